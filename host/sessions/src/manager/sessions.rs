@@ -288,7 +288,7 @@ impl Sessions {
     /// [`SessionsError::InUse`] if the session is in use.
     pub fn delete(&self, id: &SessionId) -> Result<bool, SessionsError> {
         let slot = self.0.slot(id);
-        let state = slot.settled_unused(&self.0.storage)?;
+        let state = slot.lock_unused(&self.0.storage)?;
         let live = state.live.clone();
         let _change = slot.change(state, &self.0.storage);
         let storage = &self.0.storage;
@@ -326,7 +326,7 @@ impl Sessions {
         make: impl FnOnce(&Storage) -> Result<Session, SessionsError>,
     ) -> Result<(), SessionsError> {
         let slot = self.0.slot(id);
-        let mut state = slot.settled(&self.0.storage, self.0.storage.resuming_ms(), None)?;
+        let mut state = slot.lock_settled(&self.0.storage, self.0.storage.resuming_ms(), None)?;
         let exists = || SessionsError::Exists { id: id.clone() };
         // Also check before locking: creating an existing session must fail without waiting for its users.
         if state.alive().is_some() {
@@ -371,7 +371,7 @@ impl Sessions {
     /// its memory is freed without saving.
     pub fn hibernate(&self, id: &SessionId) -> Result<bool, SessionsError> {
         let slot = self.0.slot(id);
-        let state = slot.settled_unused(&self.0.storage)?;
+        let state = slot.lock_unused(&self.0.storage)?;
         slot.hibernate(state, &self.0.storage)
     }
 

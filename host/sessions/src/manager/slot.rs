@@ -134,7 +134,7 @@ impl SessionSlot {
     }
 
     /// Waits for at most `wait_ms` until no thread is changing the session, and returns the locked state.
-    pub(super) fn settled(
+    pub(super) fn lock_settled(
         &self,
         storage: &Storage,
         wait_ms: u64,
@@ -147,9 +147,9 @@ impl SessionSlot {
         settled.ok_or_else(|| SessionsError::InUse { id: self.id.clone() })
     }
 
-    /// Like [`settled`](Self::settled), but fails if the session is in use.
-    pub(super) fn settled_unused(&self, storage: &Storage) -> Result<MutexGuard<'_, SlotState>, SessionsError> {
-        let state = self.settled(storage, HIBERNATING_MS, None)?;
+    /// Like [`lock_settled`](Self::lock_settled), but fails if the session is in use.
+    pub(super) fn lock_unused(&self, storage: &Storage) -> Result<MutexGuard<'_, SlotState>, SessionsError> {
+        let state = self.lock_settled(storage, HIBERNATING_MS, None)?;
         if state.users > 0 {
             return Err(SessionsError::InUse { id: self.id.clone() });
         }

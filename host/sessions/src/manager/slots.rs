@@ -204,7 +204,7 @@ impl SessionGuard {
     pub fn activate_unless(&self, cancel: Option<&CancelToken>) -> Result<ActiveSession, SessionsError> {
         let storage = &self.slots.storage;
         let slot = self.slots.slot(&self.id);
-        let mut state = slot.settled(storage, storage.resuming_ms(), cancel)?;
+        let mut state = slot.lock_settled(storage, storage.resuming_ms(), cancel)?;
         let live = match state.alive() {
             Some(live) => {
                 state.begin_use();
@@ -241,8 +241,8 @@ impl SessionGuard {
         let storage = &self.slots.storage;
         let slot = self.slots.slot(&self.id);
         // Saves changes and releases the lock.
-        slot.hibernate(slot.settled_unused(storage)?, storage)?;
-        let mut state = slot.settled_unused(storage)?;
+        slot.hibernate(slot.lock_unused(storage)?, storage)?;
+        let mut state = slot.lock_unused(storage)?;
         if state.alive().is_some() {
             return Err(SessionsError::InUse { id: self.id.clone() }.into());
         }
@@ -261,7 +261,7 @@ impl SessionGuard {
     pub(super) fn activate_live(&self) -> Result<Option<ActiveSession>, SessionsError> {
         let storage = &self.slots.storage;
         let slot = self.slots.slot(&self.id);
-        let mut state = slot.settled(storage, storage.resuming_ms(), None)?;
+        let mut state = slot.lock_settled(storage, storage.resuming_ms(), None)?;
         let Some(live) = state.alive() else { return Ok(None) };
         state.begin_use();
         drop(state);

@@ -272,7 +272,7 @@ impl Sessions {
             reseal(bytes, self.0.storage.key.as_ref(), "", id.as_str()).map_err(|source| unusable(&id, source))?;
         let info = HibernatedInfo::read(&state).map_err(|source| unusable(&id, source))?;
         let slot = self.0.slot(&id);
-        let mut place = slot.settled_unused(&self.0.storage)?;
+        let mut place = slot.lock_unused(&self.0.storage)?;
         let live = place.alive();
         if if_exists == IfExists::Fail && live.is_some() {
             return Err(SessionsError::Exists { id });

@@ -245,7 +245,7 @@ impl Holder {
     }
 
     /// Records a write before its outcome is known.
-    pub(super) fn begins(&self, expected: &Expected, version: &StoredVersion) {
+    pub(super) fn record_attempt(&self, expected: &Expected, version: &StoredVersion) {
         let mut unsettled = self.unsettled.lock();
         match &mut *unsettled {
             Some((same, versions)) if same == expected => versions.push(version.clone()),
@@ -255,7 +255,7 @@ impl Holder {
 
     /// Forgets the recorded writes after one was accepted. Returns the versions of the other writes, which were
     /// rejected or overwritten.
-    pub(super) fn settles(&self, accepted: &StoredVersion) -> Vec<StoredVersion> {
+    pub(super) fn take_other_attempts(&self, accepted: &StoredVersion) -> Vec<StoredVersion> {
         let unsettled = self.unsettled.lock().take();
         let (_, mut versions) = unsettled.unwrap_or((Expected::Any, Vec::new()));
         versions.retain(|version| version != accepted);
@@ -263,7 +263,7 @@ impl Holder {
     }
 
     /// Returns `true` if the holder made this write with the same expectation and does not know its outcome.
-    pub(super) fn wrote(&self, expected: &Expected, is: impl Fn(&StoredVersion) -> bool) -> bool {
+    pub(super) fn has_attempted(&self, expected: &Expected, is: impl Fn(&StoredVersion) -> bool) -> bool {
         let unsettled = self.unsettled.lock();
         unsettled.as_ref().is_some_and(|(same, versions)| same == expected && versions.iter().any(is))
     }

@@ -141,14 +141,14 @@ impl ObjectStore {
             if session.is_none() && !was_there {
                 // The session also existed if this holder's own removal, whose response was lost, removed it.
                 let ours = |version: &StoredVersion| head.as_ref().is_some_and(|head| head.is(version));
-                return Ok(WriteOutcome { was_there: holder.wrote(expected, ours), version: None });
+                return Ok(WriteOutcome { was_there: holder.has_attempted(expected, ours), version: None });
             }
             let version = StoredVersion::random();
-            holder.begins(expected, &version);
+            holder.record_attempt(expected, &version);
             match log.append(head.as_ref(), Write { version: &version, session }).await? {
                 Outcome::Committed => {
                     // The settled writes have no higher numbers than this write, so they cannot become the head.
-                    log.forget(&holder.settles(&version)).await;
+                    log.forget(&holder.take_other_attempts(&version)).await;
                     return Ok(WriteOutcome { was_there, version: Some(version) });
                 }
                 // The new head may still be the expected one: with `Any`, or after a late write of this holder.
@@ -170,7 +170,7 @@ impl ObjectStore {
             (Expected::Version(version), Some(head)) => head.is(version),
             (Expected::Absent, Some(_)) | (Expected::Version(_), None) => false,
         };
-        let is_ours = || holder.wrote(expected, |version| head.is_some_and(|head| head.is(version)));
+        let is_ours = || holder.has_attempted(expected, |version| head.is_some_and(|head| head.is(version)));
         if is_expected || is_ours() { Ok(()) } else { Err(StoreError::Fenced { id: log.id.clone() }) }
     }
 
@@ -280,7 +280,7 @@ impl SessionStore for ObjectStore {
         if head.as_ref().is_none_or(Head::is_removal) {
             let none = Holder::default();
             let holder = lock.guard::<Holder>().unwrap_or(&none);
-            return Ok(holder.wrote(expected, |version| head.as_ref().is_some_and(|head| head.is(version))));
+            return Ok(holder.has_attempted(expected, |version| head.as_ref().is_some_and(|head| head.is(version))));
         }
         Ok(self.write(lock, expected, None).await?.was_there)
     }
