@@ -7,7 +7,8 @@ use glovebox_core::{Metering, PolicyParts, WORKSPACE};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Approve, Limits, NetworkPolicy, PackageList, SessionPolicy, ToolPolicy, files::workspace::clashes, tools::ToolRules,
+    Approve, Limits, NetworkPolicy, PackageList, SessionPolicy, ToolPolicy, files::workspace::paths_overlap,
+    tools::ToolRules,
 };
 
 /// The condition for committing a guest's changes to host directories.
@@ -250,10 +251,10 @@ impl Policy {
                 ));
             }
             // With nested mounts, a path would refer to two files, depending on the preopen that resolves it.
-            if clashes(&mount.guest, WORKSPACE) {
+            if paths_overlap(&mount.guest, WORKSPACE) {
                 return Err(wrong(mount, "`/app` is the workspace; use `workspace` (`--workspace`) for it"));
             }
-            if self.mounts.iter().take(index).any(|other| clashes(&mount.guest, &other.guest)) {
+            if self.mounts.iter().take(index).any(|other| paths_overlap(&mount.guest, &other.guest)) {
                 return Err(wrong(
                     mount,
                     "its guest path is equal to, above or below that of another mount; choose another guest path",

@@ -472,7 +472,7 @@ impl SteppingState {
 /// Validates all answers and passes them to the execution.
 pub(crate) fn answer(pending: &PendingCalls, answers: Vec<ToolAnswer>) -> Result<(), AdvanceError> {
     for ToolAnswer { id, answer } in &answers {
-        if !pending.knows(*id) {
+        if !pending.can_be_answered(*id) {
             return Err(AdvanceError::UnknownCall { id: *id });
         }
         if let Ok(text) = answer {

@@ -80,7 +80,7 @@ impl GuestFiles {
 }
 
 /// Returns `true` if the guest paths are equal or one is an ancestor of the other.
-pub(crate) fn clashes(one: &str, other: &str) -> bool {
+pub(crate) fn paths_overlap(one: &str, other: &str) -> bool {
     let (one, other) = (format!("{one}/"), format!("{other}/"));
     one.starts_with(&other) || other.starts_with(&one)
 }
@@ -111,7 +111,7 @@ impl Workspace {
             None => root = Some(vfs.add_root(Access::ReadWrite)),
         }
         // A mount of the policy replaces the library or the scratch directory if it overlaps the path.
-        let is_free = |guest: &str| !policy.mounts.iter().any(|mount| clashes(&mount.guest, guest));
+        let is_free = |guest: &str| !policy.mounts.iter().any(|mount| paths_overlap(&mount.guest, guest));
         let library = is_free(LIBRARY_PATH).then(|| (LIBRARY_PATH.to_owned(), Arc::clone(&SHARED_LIBRARY)));
         let packages = packages.map(|packages| (PACKAGES_PATH.to_owned(), packages));
         let standard_library = standard_library.map(|library| (library.directory.clone(), Arc::clone(&library.source)));

@@ -55,7 +55,7 @@ pub use directory::{DEFAULT_LOCK_WAIT, HostDirectory, SkippedEntries, check_dire
 pub use error::{Collision, MountError};
 pub use glovebox_runtimes::guard::{GuardedDirectory, Relation};
 pub use recover::Recovery;
-pub(crate) use stage::leaves as link_leaves;
+pub(crate) use stage::can_escape as link_can_escape;
 
 /// The name prefix of the private directories of commits.
 pub const RESERVED_PREFIX: &str = ".glovebox-commit-";

@@ -29,7 +29,7 @@ pub(super) fn refuse(plan: &[CommitStep]) -> Result<(), MountError> {
             return Err(MountError::ReservedName { path: path.to_owned() });
         }
         if let CommitStep::Symlink { target, escapes, .. } = step
-            && (*escapes || leaves(path, target))
+            && (*escapes || can_escape(path, target))
         {
             return Err(MountError::LinkLeaves { path: path.to_owned(), target: target.to_string() });
         }
@@ -41,7 +41,7 @@ pub(super) fn refuse(plan: &[CommitStep]) -> Result<(), MountError> {
 ///
 /// Rejects a `..` after a name, even if it looks harmless. The name may be another link to a directory closer to the
 /// top, and the `..` would then resolve to a directory above it.
-pub(crate) fn leaves(path: &str, target: &str) -> bool {
+pub(crate) fn can_escape(path: &str, target: &str) -> bool {
     let depth = path.split('/').count() - 1;
     let mut names = target.split('/').filter(|n| !n.is_empty() && *n != ".");
     let ups = names.by_ref().take_while(|name| *name == "..").count();
@@ -164,7 +164,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
             let (_, name) = commit::split_last(path)?;
             let folder = self.walker.enter(&names).map_err(MountError::io("stage", path))?;
             let ident = make(folder, name, path, item, None, self.sync_each)?;
-            self.wrote(path, &ident);
+            self.record_written(path, &ident);
             return Ok(());
         }
         let old = match base {
@@ -177,7 +177,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
         let staging = self.site.staging;
         let slot = new_slot(index);
         let new = make(staging, &slot, path, item, old.as_ref(), self.sync_each)?;
-        self.wrote(path, &new);
+        self.record_written(path, &new);
         if new.kind == EntryKind::Folder {
             self.tops.insert(path, index);
         }
@@ -189,7 +189,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
         Ok(())
     }
 
-    fn wrote(&mut self, path: &str, ident: &Ident) {
+    fn record_written(&mut self, path: &str, ident: &Ident) {
         // A directory's times change while entries are added, and commits do not compare them.
         if ident.kind != EntryKind::Folder {
             self.written.push((path.to_owned(), ident.source_stat()));

@@ -200,7 +200,7 @@ impl PendingCalls {
     }
 
     /// Returns `true` if a call with this ID can be answered: the execution has made it or a later call.
-    pub(crate) fn knows(&self, id: u64) -> bool {
+    pub(crate) fn can_be_answered(&self, id: u64) -> bool {
         usize::try_from(id).is_ok_and(|index| index < self.state().known)
     }
 
