@@ -116,7 +116,7 @@ impl SessionOperation {
     }
 
     /// Returns `true` if the operation creates a session.
-    pub(crate) fn creates(&self) -> bool {
+    pub(crate) fn creates_session(&self) -> bool {
         matches!(self, Self::Open { .. } | Self::Fork { .. } | Self::Import { .. })
     }
 

@@ -46,7 +46,7 @@ impl Tenant {
     ) -> Result<(WorkPermits, Option<OwnedMutexGuard<()>>), ServiceError> {
         let mut making = None;
         let place = async {
-            if operation.creates() {
+            if operation.creates_session() {
                 making = Some(self.making().await?);
             }
             self.place(true).await

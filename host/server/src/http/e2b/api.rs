@@ -87,7 +87,7 @@ pub(super) async fn describe(
     let sessions = stored(&tenant, &id).await?;
     let first = sessions.first().ok_or_else(|| no_sandbox(&id))?;
     let record = tenant.session(first).await?;
-    Ok(Json(DetailAnswer::left(&tenant, &id, record.updated_at.to_string())))
+    Ok(Json(DetailAnswer::paused(&tenant, &id, record.updated_at.to_string())))
 }
 
 /// The query parameters that filter and paginate the sandbox list.
@@ -114,7 +114,7 @@ pub(super) async fn list(
         state.as_ref().is_none_or(|states| states.split(',').any(|state| state == is_in))
             && metadata.iter().all(|(name, value)| own.get(name) == Some(value))
     };
-    let mut left = left(&tenant).await?;
+    let mut left = paused_sandboxes(&tenant).await?;
     // Keyed by token. The description of a registered sandbox is built only if the sandbox is on the page.
     let mut listed: BTreeMap<String, Box<dyn FnOnce() -> DetailAnswer>> = BTreeMap::new();
     for sandbox in sandboxes.all_of(&tenant) {
@@ -142,12 +142,12 @@ pub(super) async fn list(
 const NEXT_TOKEN: HeaderName = HeaderName::from_static("x-next-token");
 
 /// Returns the sandboxes that have stored sessions, keyed by ID.
-async fn left(tenant: &Tenant) -> Result<BTreeMap<String, DetailAnswer>, Problem> {
+async fn paused_sandboxes(tenant: &Tenant) -> Result<BTreeMap<String, DetailAnswer>, Problem> {
     let mut all = BTreeMap::new();
     for session in tenant.list().await?.sessions {
         if let Some((sandbox, _)) = Sandboxes::of_session(&session.id) {
             let since = session.updated_at.to_string();
-            all.entry(sandbox.to_owned()).or_insert_with(|| DetailAnswer::left(tenant, sandbox, since));
+            all.entry(sandbox.to_owned()).or_insert_with(|| DetailAnswer::paused(tenant, sandbox, since));
         }
     }
     Ok(all)

@@ -216,19 +216,21 @@ pub(super) async fn call(
                 let entries: Vec<PathEntry> = answer.page()?.entries.into_iter().map(PathEntry::from).collect();
                 json!({ "entries": entries })
             }
-            "Stat" => one(tenant.stat_file(&id, path).await?),
+            "Stat" => entry_json(tenant.stat_file(&id, path).await?),
             "Remove" => {
                 changed(FileOperation::Delete { path, recursive: true }).await?;
                 json!({})
             }
-            "Move" => one(changed(FileOperation::Rename { from: path, to: to.unwrap_or_default() }).await?.entry()?),
-            _ => one(changed(FileOperation::MakeDir { path }).await?.entry()?),
+            "Move" => {
+                entry_json(changed(FileOperation::Rename { from: path, to: to.unwrap_or_default() }).await?.entry()?)
+            }
+            _ => entry_json(changed(FileOperation::MakeDir { path }).await?.entry()?),
         })
     };
     done.await.map(Json).map_err(failed)
 }
 
-fn one(entry: FileEntry) -> Value {
+fn entry_json(entry: FileEntry) -> Value {
     json!({ "entry": PathEntry::from(entry) })
 }
 

@@ -160,12 +160,12 @@ impl DetailAnswer {
             end_at: sandbox.ends_at().to_string(),
             state: sandbox.state_name(),
             metadata,
-            ..Self::left(&sandbox.tenant, &sandbox.id, sandbox.started_at.to_string())
+            ..Self::paused(&sandbox.tenant, &sandbox.id, sandbox.started_at.to_string())
         }
     }
 
     /// Describes a paused sandbox from an earlier run of the server, of which only the stored sessions are known.
-    pub(super) fn left(tenant: &crate::Tenant, sandbox_id: &str, since: String) -> Self {
+    pub(super) fn paused(tenant: &crate::Tenant, sandbox_id: &str, since: String) -> Self {
         let limits = &tenant.policy().limits;
         Self {
             template_id: String::new(),

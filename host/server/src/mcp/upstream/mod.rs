@@ -184,11 +184,11 @@ impl UpstreamConfig {
 
     /// Returns `true` if `tools` or `approve` contains the tool, or if scripts can call all tools.
     fn names(&self, tool: &str) -> bool {
-        self.tools.is_none() || self.lists(tool)
+        self.tools.is_none() || self.has_tool(tool)
     }
 
     /// Returns `true` if `tools` or `approve` contains the tool.
-    fn lists(&self, tool: &str) -> bool {
+    fn has_tool(&self, tool: &str) -> bool {
         let contains = |names: &[String]| names.iter().any(|name| name == tool);
         self.tools.as_deref().is_some_and(contains) || contains(self.approve.names())
     }

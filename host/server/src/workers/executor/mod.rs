@@ -361,7 +361,7 @@ struct WorkerExecution {
 }
 
 impl WorkerExecution {
-    fn left(&self) -> WorkerFiles {
+    fn files(&self) -> WorkerFiles {
         WorkerFiles::new(&self.live, self.execution, self.reply_budget.clone())
     }
 
@@ -406,13 +406,13 @@ impl SteppedExecution for WorkerExecution {
                 // The discarded reply may have been the last one. In that case, the worker retains files that must be
                 // released.
                 if matches!(error, ServiceError::NoRoom) && self.wants_files {
-                    drop(self.left());
+                    drop(self.files());
                 }
             })?;
             Ok(match step {
                 StepReply::NeedsTools(calls) => ExecutorStep::NeedsTools { calls, reply_room: room },
                 StepReply::Done(result) => {
-                    let there = self.wants_files.then(|| self.left());
+                    let there = self.wants_files.then(|| self.files());
                     let result = result.map(|reply| FinishedJob { reply_room: room, ..finished(reply, there) });
                     let result = result.map_err(ServiceError::from);
                     ExecutorStep::Done(Box::new(result))

@@ -252,7 +252,7 @@ impl Api {
             };
             match read {
                 Ok(tool) => offer.add(&config.name, name, tool)?,
-                Err(reason) if config.lists(&name) => {
+                Err(reason) if config.has_tool(&name) => {
                     return Err(format!("has the operation `{}`, which {reason}", shown(&name)));
                 }
                 Err(reason) => offer.leave_out(&config.name, &name, &reason),

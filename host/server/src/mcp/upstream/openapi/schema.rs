@@ -118,7 +118,7 @@ impl<'a> Conversion<'a> {
                 let mut members = Map::new();
                 for (name, schema) in schemas {
                     self.take(1)?;
-                    if !self.omits(schema) {
+                    if !self.is_omitted(schema) {
                         self.take(name.len() + 4)?;
                         members.insert(name.clone(), self.convert(schema)?);
                     }
@@ -141,7 +141,7 @@ impl<'a> Conversion<'a> {
                 for name in names {
                     self.take(1)?;
                     let property = name.as_str().and_then(|name| properties?.get(name));
-                    if name.is_string() && !property.is_some_and(|property| self.omits(property)) {
+                    if name.is_string() && !property.is_some_and(|property| self.is_omitted(property)) {
                         required.push(self.copied(name)?);
                     }
                 }
@@ -175,7 +175,7 @@ impl<'a> Conversion<'a> {
         }))
     }
 
-    fn omits(&self, property: &Value) -> bool {
+    fn is_omitted(&self, property: &Value) -> bool {
         property.get(self.omitted) == Some(&Value::Bool(true))
     }
 
