@@ -48,7 +48,7 @@ pub use tenant::{
 pub use type_checks::{CheckTypes, TypeCheckError, TypedScript};
 pub use workers::{
     ConfinedAccess, Confinement, Measure, ParentStore, RelayedError, WorkerCommand, WorkerError, WorkerTenants,
-    WorkersConfig, WorkersTable, confine, confine_program, orders, serve as serve_as_worker,
+    WorkersConfig, WorkersTable, confine, confine_program, read_config as read_worker_config, serve as serve_as_worker,
 };
 
 /// The target of the tracing spans for requests, queueing, executions, store access and requests to a fleet.

@@ -16,7 +16,7 @@ use clap::Args;
 use glovebox::escaped;
 use glovebox_server::{
     Admission, ConfinedAccess, NoStore, ServerConfig, Service, ServiceConfig, TenantConfig, TokenTable, WorkerCommand,
-    WorkerTenants, WorkersConfig, WorkersTable, confine, orders, serve_as_worker,
+    WorkerTenants, WorkersConfig, WorkersTable, confine, read_worker_config, serve_as_worker,
 };
 use glovebox_sessions::SessionStore;
 use serde::{Deserialize, Serialize};
@@ -109,8 +109,8 @@ pub(super) fn workers_config(global: &GlobalArgs, host: &Host, job: WorkerJob<'_
     let absolute =
         |path: &Path| std::path::absolute(path).with_context(|| format!("cannot make `{}` absolute", escaped(path)));
     let root = root.map(|root| if is_url(root) { Ok(root.to_owned()) } else { absolute(root) }).transpose()?;
-    let orders = WorkerConfig { config, own, root, has_parts, cache: absolute(host.engine.cache_dir())? };
-    let mut args: Vec<OsString> = vec!["--cache-dir".into(), orders.cache.clone().into()];
+    let worker = WorkerConfig { config, own, root, has_parts, cache: absolute(host.engine.cache_dir())? };
+    let mut args: Vec<OsString> = vec!["--cache-dir".into(), worker.cache.clone().into()];
     let mut flag = |name: &str, value: OsString| args.extend([name.into(), value]);
     for (name, paths) in [("--bundle", &global.bundle), ("--prepared", &global.prepared)] {
         for path in paths {
@@ -134,12 +134,12 @@ pub(super) fn workers_config(global: &GlobalArgs, host: &Host, job: WorkerJob<'_
     let env = VARIABLES.into_iter().filter_map(|name| Some((name.into(), env::var_os(name)?)));
     let added = [
         // The worker may write to this directory. Its temporary files have no names and are not visible there.
-        ("TMPDIR".into(), orders.temporary().into()),
+        ("TMPDIR".into(), worker.temporary().into()),
         mmap_threshold(),
     ];
     let env = env.chain(added).collect();
     let command = WorkerCommand { program: own_program(), args, env };
-    WorkersConfig::new(count, command, &orders).context("cannot encode the configuration of workers")
+    WorkersConfig::new(count, command, &worker).context("cannot encode the configuration of workers")
 }
 
 /// Prepares the tools that are fetched or bundled, because workers cannot write to the cache. A failure only affects
@@ -178,11 +178,11 @@ impl WorkerConfig {
 }
 
 pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
-    let orders: WorkerConfig = orders()?;
-    let config = &orders.config;
+    let worker: WorkerConfig = read_worker_config()?;
+    let config = &worker.config;
     // Reads the files that are inaccessible after confinement.
     let key = config.key_file.as_deref().map(read_key).transpose()?;
-    let confinement = confine(&access(global, &orders));
+    let confinement = confine(&access(global, &worker));
     let host = Host::open(global, Pooling::Pooled)?;
     let service_config = ServiceConfig {
         runtimes: config.runtimes.clone(),
@@ -193,13 +193,13 @@ pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
     let service = host.with_progress(|engine| Service::new(engine.clone(), service_config))?;
     let mut tenants = WorkerTenants::new(&service);
     let all: Vec<Option<&TokenTable>> =
-        config.tokens.iter().map(Some).chain(orders.own.is_some().then_some(None)).collect();
+        config.tokens.iter().map(Some).chain(worker.own.is_some().then_some(None)).collect();
     for table in all {
-        let name = match (table, &orders.own) {
+        let name = match (table, &worker.own) {
             (None, Some(own)) => own.clone(),
             (table, _) => tenant_name(table),
         };
-        let store = orders.store(&name, &tenants)?;
+        let store = worker.store(&name, &tenants)?;
         tenants.add(configure(config, table, TenantConfig::new(name, store), key.clone()));
     }
     let runtime = threads(blocking_threads(config))?;
@@ -212,12 +212,12 @@ pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
 }
 
 /// Returns the host files and system limits that the worker needs.
-fn access(global: &GlobalArgs, orders: &WorkerConfig) -> ConfinedAccess {
-    let (config, cache) = (&orders.config, &orders.cache);
+fn access(global: &GlobalArgs, worker: &WorkerConfig) -> ConfinedAccess {
+    let (config, cache) = (&worker.config, &worker.cache);
     let mut access = ConfinedAccess::default();
     // Loading code acquires file locks. Only the server writes compiled code.
     access.write.push(cache.join(LOCKS));
-    access.write.extend(orders.dir().map(Path::to_owned));
+    access.write.extend(worker.dir().map(Path::to_owned));
     access.read.push(cache.clone());
     // This directory contains the page map, which shows the pages that a guest has written.
     access.read.push("/proc/self".into());

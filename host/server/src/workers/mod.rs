@@ -37,12 +37,12 @@ pub use parent_store::ParentStore;
 pub(crate) use pool::{WorkerChoice, Workers, WorkersState};
 pub use protocol::RelayedError;
 pub(crate) use relay::Relays;
-pub use serve::{WorkerError, WorkerTenants, orders, serve};
+pub use serve::{WorkerError, WorkerTenants, read_config, serve};
 
 /// The command that starts a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerCommand {
-    /// The program. Its `main` must call [`orders`] and [`serve`] when started with `args`.
+    /// The program. Its `main` must call [`read_config`] and [`serve`] when started with `args`.
     pub program: PathBuf,
     /// The program's arguments.
     pub args: Vec<OsString>,
@@ -57,8 +57,8 @@ pub struct WorkersConfig {
     pub count: usize,
     /// The command that starts each worker.
     pub command: WorkerCommand,
-    /// The first message to each worker: a line of JSON that the worker reads with [`orders`].
-    pub orders: String,
+    /// The first message to each worker: a line of JSON that the worker reads with [`read_config`].
+    pub config_json: String,
     /// The timeout for a worker to become ready. Default 60 s.
     pub start_time: Duration,
     /// The timeout for a worker to exit after the service requests it. Default 20 s.
@@ -69,10 +69,10 @@ impl WorkersConfig {
     /// Returns a configuration with default timeouts.
     ///
     /// # Errors
-    /// Fails if `orders` cannot be serialized as JSON.
-    pub fn new(count: usize, command: WorkerCommand, orders: &impl Serialize) -> Result<Self, serde_json::Error> {
-        let orders = serde_json::to_string(orders)?;
-        Ok(Self { count, command, orders, start_time: Duration::from_secs(60), end_time: Duration::from_secs(20) })
+    /// Fails if `config` cannot be serialized as JSON.
+    pub fn new(count: usize, command: WorkerCommand, config: &impl Serialize) -> Result<Self, serde_json::Error> {
+        let config_json = serde_json::to_string(config)?;
+        Ok(Self { count, command, config_json, start_time: Duration::from_secs(60), end_time: Duration::from_secs(20) })
     }
 }
 

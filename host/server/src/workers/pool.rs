@@ -221,7 +221,8 @@ fn run(slot: &WorkerSlot, config: &WorkersConfig, service: &Service, runtime: &H
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::null())
         .spawn()?;
-    let begun = (&ours).write_all(format!("{}\n", config.orders).as_bytes()).and_then(|()| ours.set_nonblocking(true));
+    let begun =
+        (&ours).write_all(format!("{}\n", config.config_json).as_bytes()).and_then(|()| ours.set_nonblocking(true));
     if let Err(error) = begun {
         let _ = child.kill();
         return Ok(format!("{error} ({})", child.wait()?));

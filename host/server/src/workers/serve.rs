@@ -35,8 +35,8 @@ use crate::{
     tenant::BoundedStore,
 };
 
-/// Maximum length of the orders in bytes.
-const MAX_ORDERS_BYTES: u64 = 16 << 20;
+/// Maximum length of the configuration in bytes.
+const MAX_CONFIG_BYTES: u64 = 16 << 20;
 /// The interval between reports on session memory.
 const COUNT: Duration = Duration::from_secs(1);
 /// Maximum time that shutdown waits for running executions before it cancels them.
@@ -49,25 +49,25 @@ pub enum WorkerError {
     /// The process was not started by a server.
     #[error("a worker can be started only by `glovebox serve` or `glovebox mcp`")]
     NotStarted(#[source] io::Error),
-    /// The orders are malformed or have an unexpected type.
+    /// The configuration is malformed or has an unexpected type.
     #[error("cannot parse the configuration from the server")]
-    Orders(#[source] serde_json::Error),
+    Config(#[source] serde_json::Error),
 }
 
-/// Reads the orders that the parent set in [`WorkersConfig`](super::WorkersConfig), and makes this process end with its
-/// parent. Must be the first call in a worker.
+/// Reads the configuration that the parent set in [`WorkersConfig`](super::WorkersConfig), and makes this process end
+/// with its parent. Must be the first call in a worker.
 ///
 /// # Errors
-/// Fails if this process was not started as a worker, or if the orders cannot be parsed as `T`.
-pub fn orders<T: DeserializeOwned>() -> Result<T, WorkerError> {
+/// Fails if this process was not started as a worker, or if the configuration cannot be parsed as `T`.
+pub fn read_config<T: DeserializeOwned>() -> Result<T, WorkerError> {
     die_with_parent().map_err(WorkerError::NotStarted)?;
     let socket = socket().map_err(WorkerError::NotStarted)?;
     socket.peer_addr().map_err(WorkerError::NotStarted)?;
     let mut line = Vec::new();
     // After this line, the parent sends nothing until the worker has reported that it is ready.
-    let read = BufReader::new(socket).take(MAX_ORDERS_BYTES).read_until(b'\n', &mut line);
+    let read = BufReader::new(socket).take(MAX_CONFIG_BYTES).read_until(b'\n', &mut line);
     read.map_err(WorkerError::NotStarted)?;
-    serde_json::from_slice(&line).map_err(WorkerError::Orders)
+    serde_json::from_slice(&line).map_err(WorkerError::Config)
 }
 
 /// Returns the socket to the parent, which is passed as standard input.
