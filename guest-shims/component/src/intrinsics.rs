@@ -6,7 +6,7 @@
     reason = "functions of the woven module are called by raw signatures, and those for the guests exported by name"
 )]
 
-use crate::{CallOutcome, Guests, LibraryBytes, UnwindReason, entered};
+use crate::{CallOutcome, Guests, LibraryBytes, UnwindReason, running_guest};
 
 /// The guests in the woven module.
 pub(crate) struct Woven;
@@ -153,12 +153,12 @@ impl LibraryBytes for Woven {
 
 #[unsafe(export_name = "glovebox:machine/refuel")]
 extern "C" fn refuel() -> i32 {
-    entered::refuel()
+    running_guest::refuel()
 }
 
 #[unsafe(export_name = "glovebox:machine/grow")]
 extern "C" fn grow(pages: u32) -> i32 {
-    entered::grow(pages)
+    running_guest::grow(pages)
 }
 
 /// Exports all functions of WASI preview 1. Each returns the errno, or a negative number to unwind the guest.
@@ -167,7 +167,7 @@ macro_rules! export_preview1 {
         $(
             #[unsafe(export_name = concat!("glovebox:wasi/", stringify!($name)))]
             extern "C" fn $name($($arg: $ty),*) -> i32 {
-                entered::wasi(|wasi, host| wasi.$name(host, $($arg),*).map(u32::from))
+                running_guest::wasi(|wasi, host| wasi.$name(host, $($arg),*).map(u32::from))
             }
         )*
     };

@@ -11,18 +11,18 @@
 //! * [`Provider`] implements the component's exports. [`Sandbox`] is a runtime with a policy, [`Guest`] is a guest in
 //!   it, and [`GuestMachine`] is the driver's view of the guest.
 //! * [`HostState`] is the host's state for a guest, without its memory. While a guest runs, its WASI calls access the
-//!   state through [`entered`].
+//!   state through [`running_guest`].
 //! * [`Description`] is the weaver's description of the guests.
 //!
 //! The shim confines scripts, provided that the host runs WebAssembly correctly. A compromised interpreter reaches only
 //! its own memory, the WASI calls, and fuel. A genuine trap in a guest ends the instance with all its sessions, even
 //! those of other scripts.
 
-pub mod entered;
 mod library;
 mod machine;
 mod platform;
 mod provider;
+pub mod running_guest;
 mod runtime;
 mod sandbox;
 mod session;
@@ -36,10 +36,10 @@ mod entry;
 #[cfg(target_family = "wasm")]
 mod intrinsics;
 
-pub use entered::HostState;
 pub use machine::{Guest, GuestMachine, GuestMemory};
 pub use platform::{ComponentPlatform, ExecutionCtx, InlineRunner, Never, Stopwatch, Toolbox};
 pub use provider::Provider;
+pub use running_guest::HostState;
 pub use runtime::{
     Description, GlobalDescription, GuestDescription, ImageRun, ImageRuns, LibraryDescription, Runtime, Weave,
 };

@@ -9,7 +9,7 @@ use glovebox_wasi::{Fault, Host, Stop, Wasi};
 
 use crate::{
     CallOutcome, ComponentPlatform, ExecutionCtx, Guests, HostState, ImageRuns, Runtime, UnwindReason,
-    bindings::types::SandboxError, entered, session::ResidentMemory,
+    bindings::types::SandboxError, running_guest, session::ResidentMemory,
 };
 
 /// Maximum number of arguments to a function that drivers call.
@@ -83,7 +83,7 @@ impl Machine for GuestMachine {
             Callee::Table(_) => None,
         };
         let (guests, number) = (self.memory.guests(), self.memory.number());
-        let called = entered::during(&self.memory, &mut self.state, || match (export, callee) {
+        let called = running_guest::enter(&self.memory, &mut self.state, || match (export, callee) {
             (Some(export), _) => guests.call_export(number, export, words),
             (None, Callee::Table(slot)) => guests.call_table(number, slot, words),
             (None, Callee::Export(_)) => CallOutcome::Missing,

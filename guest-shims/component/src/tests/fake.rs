@@ -36,7 +36,8 @@ use glovebox_interpreters::{
 use glovebox_wasi::{Errno, Host};
 
 use crate::{
-    CallOutcome, Clocks, Guests, LibraryBytes, Reading, Runtime, UnwindReason, World, entered, machine::PAGE_BYTES,
+    CallOutcome, Clocks, Guests, LibraryBytes, Reading, Runtime, UnwindReason, World, machine::PAGE_BYTES,
+    running_guest,
 };
 
 /// The address of the source.
@@ -103,7 +104,7 @@ impl Fake {
                 self.memories[guest as usize].borrow_mut().bytes[from as usize..].fill(byte as u8);
             }
             "grow" => {
-                let old = entered::grow(next() as u32);
+                let old = running_guest::grow(next() as u32);
                 self.print(guest, &old.to_string())?;
             }
             "burn" => self.burn(next() as i64)?,
@@ -115,17 +116,17 @@ impl Fake {
             },
             "sleep" => {
                 let duration = next();
-                answered(entered::wasi(|_, host| host.sleep_ns(duration).map(|()| Errno::Success)))?;
+                answered(running_guest::wasi(|_, host| host.sleep_ns(duration).map(|()| Errno::Success)))?;
                 if self.is_interrupted(guest) {
                     return Ok(3);
                 }
             }
             "send" => {
-                answered(entered::wasi(|_, host| host.tool_send(rest.as_bytes()).map(|()| Errno::Success)))?;
+                answered(running_guest::wasi(|_, host| host.tool_send(rest.as_bytes()).map(|()| Errno::Success)))?;
             }
             "reply" => {
                 let mut reply = None;
-                answered(entered::wasi(|_, host| {
+                answered(running_guest::wasi(|_, host| {
                     reply = host.tool_receive()?;
                     Ok(Errno::Success)
                 }))?;
@@ -134,7 +135,7 @@ impl Fake {
             "write" => {
                 self.memory_write(guest, SCRATCH_AT, rest.as_bytes());
                 let len = rest.len() as u32;
-                answered(entered::wasi(|wasi, host| {
+                answered(running_guest::wasi(|wasi, host| {
                     wasi.path_open(host, 3, 0, SCRATCH_AT, len, 9, u64::MAX, 0, 0, SCRATCH_AT + 1024)
                 }))?;
             }
@@ -142,7 +143,7 @@ impl Fake {
             "exit" => return Ok(0x100 + next() as i32),
             "leave" => {
                 let code = next() as u32;
-                answered(entered::wasi(|wasi, host| wasi.proc_exit(host, code)))?;
+                answered(running_guest::wasi(|wasi, host| wasi.proc_exit(host, code)))?;
             }
             "abort" => return Err(UnwindReason::Unreachable),
             "deep" => return Err(UnwindReason::CallDepth),
@@ -158,7 +159,7 @@ impl Fake {
     fn burn(&self, fuel: i64) -> Result<(), UnwindReason> {
         self.fuel.set(self.fuel.get() - fuel);
         while self.fuel.get() <= 0 {
-            if entered::refuel() != 0 {
+            if running_guest::refuel() != 0 {
                 return Err(UnwindReason::Requested);
             }
         }
@@ -171,12 +172,12 @@ impl Fake {
         self.memory_write(guest, SCRATCH_AT, &at.to_le_bytes());
         self.memory_write(guest, SCRATCH_AT + 4, &(line.len() as u32).to_le_bytes());
         self.memory_write(guest, at, line.as_bytes());
-        answered(entered::wasi(|wasi, host| wasi.fd_write(host, 1, SCRATCH_AT, 1, SCRATCH_AT + 8)))
+        answered(running_guest::wasi(|wasi, host| wasi.fd_write(host, 1, SCRATCH_AT, 1, SCRATCH_AT + 8)))
     }
 }
 
 fn answered(errno: i32) -> Result<(), UnwindReason> {
-    if errno == entered::UNWIND { Err(UnwindReason::Requested) } else { Ok(()) }
+    if errno == running_guest::UNWIND { Err(UnwindReason::Requested) } else { Ok(()) }
 }
 
 impl Guests for Fake {

@@ -131,10 +131,10 @@ fn seeded_random_numbers_depend_on_the_seed_only() {
 
 #[test]
 fn entry_points_without_an_execution_unwind() {
-    use crate::entered;
-    assert_eq!(entered::refuel(), 1);
-    assert_eq!(entered::grow(1), -1);
-    assert_eq!(entered::wasi(|wasi, host| wasi.sched_yield(host)), entered::UNWIND);
+    use crate::running_guest;
+    assert_eq!(running_guest::refuel(), 1);
+    assert_eq!(running_guest::grow(1), -1);
+    assert_eq!(running_guest::wasi(|wasi, host| wasi.sched_yield(host)), running_guest::UNWIND);
 }
 
 fn started(source: &str) -> Started {

@@ -19,32 +19,33 @@ use crate::{
 /// Returned by a host function to make the guest's instrumented code start unwinding its stack.
 pub const UNWIND: i32 = -1;
 
-struct Entered {
+struct RunningGuest {
     memory: GuestMemory,
     state: Box<HostState>,
 }
 
 thread_local! {
-    static ENTERED: RefCell<Option<Entered>> = const { RefCell::new(None) };
+    static RUNNING_GUEST: RefCell<Option<RunningGuest>> = const { RefCell::new(None) };
 }
 
-/// Calls into the guest with `call`. During the call, `state` is in `ENTERED`, where the guest's own calls find it.
-pub(crate) fn during<R>(memory: &GuestMemory, state: &mut Box<HostState>, call: impl FnOnce() -> R) -> R {
-    let entered = Entered { memory: memory.clone(), state: std::mem::take(state) };
-    ENTERED.set(Some(entered));
+/// Calls into the guest with `call`. During the call, `state` is in `RUNNING_GUEST`, where the guest's own calls find
+/// it.
+pub(crate) fn enter<R>(memory: &GuestMemory, state: &mut Box<HostState>, call: impl FnOnce() -> R) -> R {
+    let guest = RunningGuest { memory: memory.clone(), state: std::mem::take(state) };
+    RUNNING_GUEST.set(Some(guest));
     let result = call();
-    if let Some(entered) = ENTERED.take() {
-        *state = entered.state;
+    if let Some(guest) = RUNNING_GUEST.take() {
+        *state = guest.state;
     }
     result
 }
 
 /// Runs `work` with the running guest. Returns `None` if no guest is running or its state is borrowed; neither can
 /// happen.
-fn with_entered<R>(work: impl FnOnce(&mut GuestMemory, &mut HostState) -> R) -> Option<R> {
-    ENTERED.with(|entered| {
-        let mut entered = entered.try_borrow_mut().ok()?;
-        let Entered { memory, state } = entered.as_mut()?;
+fn with_running_guest<R>(work: impl FnOnce(&mut GuestMemory, &mut HostState) -> R) -> Option<R> {
+    RUNNING_GUEST.with(|guest| {
+        let mut guest = guest.try_borrow_mut().ok()?;
+        let RunningGuest { memory, state } = guest.as_mut()?;
         Some(work(memory, state))
     })
 }
@@ -53,7 +54,7 @@ fn with_entered<R>(work: impl FnOnce(&mut GuestMemory, &mut HostState) -> R) -> 
 pub fn wasi<R: Into<u32>>(
     run: impl FnOnce(&mut Wasi, &mut CallHost<'_, GuestMemory, ComponentPlatform>) -> Result<R, Stop>,
 ) -> i32 {
-    let answer = with_entered(|memory, state| match state.with_wasi(memory, run) {
+    let answer = with_running_guest(|memory, state| match state.with_wasi(memory, run) {
         Ok(errno) => i32::try_from(errno.into()).unwrap_or(UNWIND),
         Err(stop) => {
             state.stop = Some(stop);
@@ -66,7 +67,7 @@ pub fn wasi<R: Into<u32>>(
 /// Handles an empty fuel counter. Returns 0 if the counter was refilled, or 1 to unwind the guest.
 #[must_use]
 pub fn refuel() -> i32 {
-    let answer = with_entered(|memory, state| match state.refuel(memory) {
+    let answer = with_running_guest(|memory, state| match state.refuel(memory) {
         Ok(()) => 0,
         Err(stop) => {
             state.stop = Some(stop);
@@ -79,7 +80,7 @@ pub fn refuel() -> i32 {
 /// Grows the guest's memory by `pages`. Returns the old size in pages, or -1 if it cannot grow.
 #[must_use]
 pub fn grow(pages: u32) -> i32 {
-    let old = with_entered(|memory, state| state.grow(memory, pages)).flatten();
+    let old = with_running_guest(|memory, state| state.grow(memory, pages)).flatten();
     old.and_then(|old| i32::try_from(old).ok()).unwrap_or(-1)
 }
 
