@@ -18,7 +18,7 @@ use wasmtime::Linker;
 
 use crate::{
     CacheLimits, EngineConfig, EngineError, ExecuteError, Metering, Network, PoolConfig, config,
-    exec::platform::{Running, Ticker},
+    exec::platform::{RunningGuard, Ticker},
     guest::{
         fuel, instantiate,
         recycled::{GuestStoreData, Stacks},
@@ -210,7 +210,7 @@ impl EngineInner {
     }
 
     /// Returns a guard that keeps the epoch advancing. `None` if this engine's code is metered and checks no epochs.
-    pub(crate) fn running(&self) -> std::io::Result<Option<Running>> {
+    pub(crate) fn running(&self) -> std::io::Result<Option<RunningGuard>> {
         match self.metering {
             Metering::Fuel => Ok(None),
             Metering::None => self.ticker.running(&self.wasmtime).map(Some),

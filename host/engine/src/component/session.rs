@@ -319,7 +319,7 @@ pub struct SessionResource {
     session: Session,
     /// The cancellation token and fuel budget of the session.
     keeper: SessionScope,
-    steps: Arc<Steps>,
+    steps: Arc<SessionCalls>,
     _share: Arc<Share>,
 }
 
@@ -331,13 +331,13 @@ impl fmt::Debug for SessionResource {
 
 /// The state of a session's calls and of its started execution.
 #[derive(Debug, Default)]
-struct Steps {
-    state: Mutex<StepsState>,
+struct SessionCalls {
+    state: Mutex<SessionCallsState>,
     left: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct StepsState {
+struct SessionCallsState {
     /// The key of the execution that the component started and whose end it has not received yet, or of the call that
     /// has not returned.
     stepped: Option<u64>,
@@ -346,16 +346,16 @@ struct StepsState {
     last_key: u64,
 }
 
-impl Steps {
-    fn state(&self) -> MutexGuard<'_, StepsState> {
+impl SessionCalls {
+    fn state(&self) -> MutexGuard<'_, SessionCallsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Marks the session as busy.
-    fn stepping(self: &Arc<Self>, state: &mut StepsState) -> Stepping {
+    fn stepping(self: &Arc<Self>, state: &mut SessionCallsState) -> BusyGuard {
         state.last_key += 1;
         state.stepped = Some(state.last_key);
-        Stepping { steps: Arc::clone(self), key: state.last_key }
+        BusyGuard { steps: Arc::clone(self), key: state.last_key }
     }
 
     /// Makes the waiting calls check their condition again.
@@ -369,12 +369,12 @@ impl Steps {
 /// A guard that marks the session as busy until the component has received the result of a call or the end of an
 /// execution, or has dropped either.
 #[derive(Debug)]
-pub(super) struct Stepping {
-    steps: Arc<Steps>,
+pub(super) struct BusyGuard {
+    steps: Arc<SessionCalls>,
     key: u64,
 }
 
-impl Stepping {
+impl BusyGuard {
     /// Returns a second guard. The mark ends when either guard is dropped or released.
     pub(super) fn second(&self) -> Self {
         Self { steps: Arc::clone(&self.steps), key: self.key }
@@ -389,7 +389,7 @@ impl Stepping {
     }
 }
 
-impl Drop for Stepping {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.release();
     }
@@ -397,9 +397,9 @@ impl Drop for Stepping {
 
 /// A guard that marks the session as in use. Other calls wait until it is dropped.
 #[derive(Debug)]
-pub(super) struct Running(Arc<Steps>);
+pub(super) struct SessionUseGuard(Arc<SessionCalls>);
 
-impl Drop for Running {
+impl Drop for SessionUseGuard {
     fn drop(&mut self) {
         self.0.state().is_running = false;
         self.0.left.notify_all();
@@ -439,15 +439,15 @@ impl SessionResource {
     }
 
     /// Marks the session as busy and in use, for a new execution.
-    pub(super) fn step(&self) -> Result<(Stepping, Running), BusySessionError> {
+    pub(super) fn step(&self) -> Result<(BusyGuard, SessionUseGuard), BusySessionError> {
         let mut state = self.idle_state()?;
         state.is_running = true;
-        Ok((self.steps.stepping(&mut state), Running(Arc::clone(&self.steps))))
+        Ok((self.steps.stepping(&mut state), SessionUseGuard(Arc::clone(&self.steps))))
     }
 
     /// Marks the session as busy, for a component that makes several calls at the same time. Does not wait. Fails if
     /// the session is busy.
-    pub(super) fn begin_call(&self) -> Result<Stepping, BusySessionError> {
+    pub(super) fn begin_call(&self) -> Result<BusyGuard, BusySessionError> {
         let mut state = self.steps.state();
         if state.stepped.is_some() {
             let id = self.session.id();
@@ -460,7 +460,7 @@ impl SessionResource {
 
     /// Waits until a dropped call no longer uses the session, and marks the session as in use. Returns `None` if the
     /// component has dropped this call too. A cancellation of `cancel` checks `is_dropped` again.
-    pub(super) fn run_call(&self, cancel: &CancelToken, is_dropped: impl Fn() -> bool) -> Option<Running> {
+    pub(super) fn run_call(&self, cancel: &CancelToken, is_dropped: impl Fn() -> bool) -> Option<SessionUseGuard> {
         let steps = Arc::clone(&self.steps);
         let _on_cancel = cancel.on_cancel(move || steps.wake());
         let mut state = self.steps.state();
@@ -470,14 +470,14 @@ impl SessionResource {
             }
             if !state.is_running {
                 state.is_running = true;
-                return Some(Running(Arc::clone(&self.steps)));
+                return Some(SessionUseGuard(Arc::clone(&self.steps)));
             }
             state = self.steps.left.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// Waits for a dropped execution that is being unwound. Fails while the component steps through an execution.
-    fn idle_state(&self) -> Result<MutexGuard<'_, StepsState>, BusySessionError> {
+    fn idle_state(&self) -> Result<MutexGuard<'_, SessionCallsState>, BusySessionError> {
         let mut state = self.steps.state();
         loop {
             if state.stepped.is_some() {

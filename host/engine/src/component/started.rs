@@ -18,7 +18,7 @@ use super::{
     ctx::Caller,
     quotas::{Meter, QuotaError, QuotaUse, Share},
     sandbox::{Bytes, Snapshot},
-    session::{SessionResource, Stepping, fuel_of_a_call},
+    session::{BusyGuard, SessionResource, fuel_of_a_call},
     wit::{
         sandbox::{HostStarted, OutputStream, Step, ToolAnswer, ToolRequest},
         types::{Request, SandboxError, Tool},
@@ -258,7 +258,7 @@ pub struct StartedResource {
     pub(super) started: Started,
     pub(super) left: Arc<RetainedResults>,
     /// In a session, keeps the session busy until the component has received the final result.
-    pub(super) stepping: Option<Stepping>,
+    pub(super) stepping: Option<BusyGuard>,
     /// `None` if the execution cannot be suspended.
     suspendable: Option<SuspendableRequest>,
     is_in_session: bool,

@@ -321,9 +321,9 @@ fn lock(state: &Mutex<TickerState>) -> MutexGuard<'_, TickerState> {
 
 /// A guard that marks a guest as running.
 #[derive(Debug)]
-pub(crate) struct Running(Arc<Mutex<TickerState>>);
+pub(crate) struct RunningGuard(Arc<Mutex<TickerState>>);
 
-impl Drop for Running {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         lock(&self.0).running -= 1;
     }
@@ -333,7 +333,7 @@ impl Ticker {
     /// Marks a guest as running until the guard is dropped, and ensures that the epoch advances.
     ///
     /// Fails if the thread cannot be started, because no deadline would be enforced.
-    pub(crate) fn running(&self, engine: &wasmtime::Engine) -> std::io::Result<Running> {
+    pub(crate) fn running(&self, engine: &wasmtime::Engine) -> std::io::Result<RunningGuard> {
         let mut state = lock(&self.0);
         if !state.has_thread {
             let (shared, weak) = (Arc::clone(&self.0), engine.weak());
@@ -344,7 +344,7 @@ impl Ticker {
             state.has_thread = true;
         }
         state.running += 1;
-        Ok(Running(Arc::clone(&self.0)))
+        Ok(RunningGuard(Arc::clone(&self.0)))
     }
 }
 

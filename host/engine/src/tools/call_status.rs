@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
 
 use super::{
     abandoned::{AbandonedCalls, Origin},
-    pending::{PendingCalls, Waiting},
+    pending::{PendingCalls, WaitGuard},
     toolbox::{Answerer, Entry},
 };
 
@@ -118,7 +118,7 @@ pub(super) struct WaitTracker {
     /// The number of polls without a reply since the guest last did anything else.
     empty_polls: u32,
     /// A guard that marks the guest as waiting, created after enough consecutive polls.
-    looking: Option<Waiting>,
+    looking: Option<WaitGuard>,
 }
 
 impl WaitTracker {
@@ -133,7 +133,7 @@ impl WaitTracker {
     /// Marks the guest as waiting for the first answer to `calls`, until the returned guard is dropped. A single poll
     /// (`is_poll`) is not a wait, but many consecutive polls are. Their guard stays in the tracker until
     /// [`stop_polling`](Self::stop_polling).
-    pub(super) fn begin_wait(&mut self, is_poll: bool, calls: impl Iterator<Item = usize>) -> Option<Waiting> {
+    pub(super) fn begin_wait(&mut self, is_poll: bool, calls: impl Iterator<Item = usize>) -> Option<WaitGuard> {
         let pending = self.pending.as_ref()?;
         if is_poll {
             self.empty_polls = self.empty_polls.saturating_add(1);

@@ -85,9 +85,9 @@ pub(crate) enum Progress {
 
 /// A guard that marks the guest as waiting.
 #[derive(Debug)]
-pub(crate) struct Waiting(Arc<PendingCalls>);
+pub(crate) struct WaitGuard(Arc<PendingCalls>);
 
-impl Drop for Waiting {
+impl Drop for WaitGuard {
     fn drop(&mut self) {
         let mut state = self.0.state();
         (state.awaited, state.is_wait_cancelled) = (None, false);
@@ -133,13 +133,13 @@ impl PendingCalls {
     }
 
     /// Marks the guest as waiting for the first answer to `calls`, until the returned guard is dropped.
-    pub(super) fn wait_for(self: &Arc<Self>, calls: impl Iterator<Item = usize>) -> Waiting {
+    pub(super) fn wait_for(self: &Arc<Self>, calls: impl Iterator<Item = usize>) -> WaitGuard {
         let awaited = Some(calls.collect());
         let mut state = self.state();
         (state.awaited, state.is_wait_cancelled) = (awaited, false);
         state.reported_from = state.is_cancelled.then(|| Instant::now() + SETTLE_TIME);
         self.changed(state);
-        Waiting(Arc::clone(self))
+        WaitGuard(Arc::clone(self))
     }
 
     /// Records that the execution was cancelled. The caller need not act until the guest waits again.

@@ -27,7 +27,7 @@ use super::{
     CallMemory, ToolCall, ToolErrorKind, ToolMemory, ToolOutcome, ToolRules, Toolbox,
     abandoned::AbandonedCalls,
     call_status::{CallStatus, WaitTracker},
-    pending::{PendingCall, PendingCalls, Waiting},
+    pending::{PendingCall, PendingCalls, WaitGuard},
     toolbox::{Answerer, Entry},
 };
 use crate::{
@@ -97,7 +97,7 @@ impl ToolRunner for ThreadRunner {
     type Watch = Stopwatch;
     type Tool = Arc<Entry>;
     type Running = ThreadCall;
-    type Wait = Waiting;
+    type Wait = WaitGuard;
 
     fn tools(&self) -> &Toolset<Arc<Entry>> {
         self.toolbox.tools()
@@ -176,7 +176,7 @@ impl ToolRunner for ThreadRunner {
     }
 
     /// Reports to the caller of a started execution that the guest waits for these calls, if the caller answers them.
-    fn begin_wait(&mut self, is_poll: bool, running: &[RunningCall<ThreadCall>]) -> Option<Waiting> {
+    fn begin_wait(&mut self, is_poll: bool, running: &[RunningCall<ThreadCall>]) -> Option<WaitGuard> {
         let calls = running.iter().filter(|call| call.running.status.is_answered_by_caller());
         self.waits.begin_wait(is_poll, calls.map(|call| call.index))
     }

@@ -9,7 +9,7 @@ use crate::{
         SandboxCtx,
         convert::SandboxFailure,
         quotas::{QuotaUse, Share},
-        session::{Running, SessionResource, Stepping},
+        session::{BusyGuard, SessionResource, SessionUseGuard},
         wit::types::SandboxError,
     },
 };
@@ -18,13 +18,13 @@ use crate::{
 pub(super) struct SessionCall {
     call: Call,
     session: SessionResource,
-    stepping: Stepping,
+    stepping: BusyGuard,
 }
 
 /// A session that no other call uses.
 pub(super) struct UsedSession {
     pub(super) resource: SessionResource,
-    pub(super) running: Running,
+    pub(super) running: SessionUseGuard,
 }
 
 impl SessionCall {
@@ -52,7 +52,7 @@ impl SessionCall {
     }
 
     /// Returns a second guard for [`run_busy`](Self::run_busy). The session is busy until either guard is dropped.
-    pub(super) fn second_guard(&self) -> Stepping {
+    pub(super) fn second_guard(&self) -> BusyGuard {
         self.stepping.second()
     }
 
@@ -69,7 +69,7 @@ impl SessionCall {
     pub(super) async fn run_busy<R: Send + 'static>(
         self,
         work: impl FnOnce(&mut Call, UsedSession, &CancelToken) -> Result<R, SandboxFailure> + Send + 'static,
-    ) -> Result<(R, Stepping), SandboxFailure> {
+    ) -> Result<(R, BusyGuard), SandboxFailure> {
         let Self { call, session, stepping } = self;
         let result = call.run(move |call, cancel| {
             let is_dropped = || cancel.is_cancelled() && !call.caller.cancel.is_cancelled();

@@ -47,9 +47,9 @@ struct ExecutionState {
 
 /// A guard that marks an execution as awaited by a call to `finish`. At most one such call is allowed, so the host
 /// never holds several copies of a result.
-struct Awaiting(ConcurrentExecution);
+struct FinishGuard(ConcurrentExecution);
 
-impl Drop for Awaiting {
+impl Drop for FinishGuard {
     fn drop(&mut self) {
         self.0.0.is_awaited.store(false, Ordering::Release);
     }
@@ -88,12 +88,12 @@ impl ConcurrentExecution {
         self.0.observers.observer()
     }
 
-    fn awaiting(&self) -> Result<Awaiting, SandboxError> {
+    fn awaiting(&self) -> Result<FinishGuard, SandboxError> {
         if self.0.is_awaited.swap(true, Ordering::Acquire) {
             let text = "another call to `finish` is waiting for this execution; wait until it returns";
             return Err(SandboxError::SessionBusy(text.into()));
         }
-        Ok(Awaiting(self.clone()))
+        Ok(FinishGuard(self.clone()))
     }
 
     /// Waits for the end of the execution and returns its result.

@@ -19,15 +19,15 @@ pub(super) struct SuspendedBytes {
 
 /// A guard that marks an execution as used by a call to `suspend`. Two suspensions at the same time could receive each
 /// other's result, although each has reserved memory only for its own.
-struct Suspending(ConcurrentExecution);
+struct SuspendGuard(ConcurrentExecution);
 
-impl Drop for Suspending {
+impl Drop for SuspendGuard {
     fn drop(&mut self) {
         self.0.suspended().is_in_use.store(false, Ordering::Release);
     }
 }
 
-impl Suspending {
+impl SuspendGuard {
     /// Suspends the execution, keeps its bytes, and returns a copy of them.
     fn suspend(&self, meter: &Arc<Meter>) -> Result<Vec<u8>, SandboxFailure> {
         let bytes = self.0.stepped().suspend(meter)?;
@@ -36,12 +36,12 @@ impl Suspending {
 }
 
 impl ConcurrentExecution {
-    fn suspending(&self) -> Result<Suspending, SandboxError> {
+    fn suspending(&self) -> Result<SuspendGuard, SandboxError> {
         if self.suspended().is_in_use.swap(true, Ordering::Acquire) {
             let text = "another call to `suspend` is still suspending this execution; try again";
             return Err(SandboxError::SessionBusy(text.into()));
         }
-        Ok(Suspending(self.clone()))
+        Ok(SuspendGuard(self.clone()))
     }
 
     /// Suspends the execution on another thread, and returns its bytes. If the future is dropped, the thread continues,
