@@ -63,7 +63,7 @@ impl Download {
     fn probe(&self, scratch: &Path, progress: &dyn Progress) -> Result<(), CommandError> {
         let mut command = self.command()?;
         command.arg("--version").current_dir(scratch).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = Running(command.spawn().map_err(|source| self.spawn_error(source))?);
+        let mut child = RunningCommand(command.spawn().map_err(|source| self.spawn_error(source))?);
         let status = self.wait(&mut child, PROBE_TIMEOUT, progress, &mut || Ok(()))?;
         if status.success() { Ok(()) } else { Err(self.failed(status.to_string())) }
     }
@@ -123,7 +123,7 @@ impl Download {
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(err);
-        let mut child = Running(command.spawn().map_err(|source| self.spawn_error(source))?);
+        let mut child = RunningCommand(command.spawn().map_err(|source| self.spawn_error(source))?);
         let mut watch = || {
             let bytes = tree_bytes(into, 4);
             progress.bytes(bytes, 0);
@@ -140,7 +140,7 @@ impl Download {
 
     fn wait(
         &self,
-        child: &mut Running,
+        child: &mut RunningCommand,
         timeout: Duration,
         progress: &dyn Progress,
         watch: &mut dyn FnMut() -> Result<(), CommandError>,
@@ -179,9 +179,9 @@ impl Download {
 }
 
 /// A child process that is killed when dropped.
-struct Running(Child);
+struct RunningCommand(Child);
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         // Both calls fail only if other code has reaped the child.
         let _ = self.0.kill();

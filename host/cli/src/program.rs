@@ -88,11 +88,11 @@ impl Program {
         }
     }
 
-    fn spawn(&self) -> io::Result<Running> {
+    fn spawn(&self) -> io::Result<RunningProgram> {
         let (program, arguments) = self.words.split_first().ok_or(io::ErrorKind::NotFound)?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Running::start(&mut command, program)
+        RunningProgram::start(&mut command, program)
     }
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn run_bounded(
 ) -> io::Result<(ProgramEnd, Vec<u8>)> {
     let deadline = Instant::now() + timeout;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Running::start(command, name)?.finish(String::new(), deadline, max_bytes, cancel)
+    RunningProgram::start(command, name)?.finish(String::new(), deadline, max_bytes, cancel)
 }
 
 /// The process groups of running programs.
@@ -144,13 +144,13 @@ pub(crate) fn kill_all() {
 }
 
 /// A running program. Dropping it kills its whole process group.
-struct Running {
+struct RunningProgram {
     child: Child,
     name: String,
     is_over: bool,
 }
 
-impl Running {
+impl RunningProgram {
     /// Starts a command in a separate process group: Ctrl-C at the terminal reaches only this process, and killing the
     /// group also ends what the program has started.
     fn start(command: &mut Command, name: &str) -> io::Result<Self> {
@@ -238,7 +238,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         let _ = self.end();
     }

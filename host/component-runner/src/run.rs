@@ -27,7 +27,7 @@ use crate::{
     AppLimits, AppOutcome, InvokeError, RunError,
     outcome::{classify, stopped},
     store::StoreState,
-    watch::{MonitorOutcome, Running, StopReason, Watch},
+    watch::{MonitorOutcome, RunningThread, StopReason, Watch},
 };
 
 /// Maximum time for a stopped run to end, in addition to the soft-limit reserve of its scripts. A run needs that long
@@ -141,7 +141,7 @@ fn carry_out<S: Send + 'static>(
     runtime: &tokio::runtime::Runtime,
     job: Job<S>,
     begin: Instant,
-    running: Running<CallReport<S>>,
+    running: RunningThread<CallReport<S>>,
     watch: &Arc<Watch<CallReport<S>>>,
 ) {
     let Job { instance, instance_bytes, mut state, call, limits, .. } = job;

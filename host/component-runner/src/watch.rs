@@ -52,16 +52,16 @@ pub(crate) enum MonitorOutcome<R> {
 
 /// The handle for the run's thread. Dropping it marks the run as over, even after a panic.
 #[derive(Debug)]
-pub(crate) struct Running<R>(Arc<Watch<R>>);
+pub(crate) struct RunningThread<R>(Arc<Watch<R>>);
 
-impl<R> Drop for Running<R> {
+impl<R> Drop for RunningThread<R> {
     fn drop(&mut self) {
         self.0.state().is_over = true;
         self.0.changed.notify_all();
     }
 }
 
-impl<R> Running<R> {
+impl<R> RunningThread<R> {
     /// Returns the reason if the run was stopped. Otherwise registers the task, so that a stop wakes it.
     pub(crate) fn poll_stop(&self, context: &Context<'_>) -> Option<StopReason> {
         let mut state = self.0.state();
@@ -84,8 +84,8 @@ impl<R> Watch<R> {
     }
 
     /// Returns the handle for the run's thread.
-    pub(crate) fn running(self: &Arc<Self>) -> Running<R> {
-        Running(Arc::clone(self))
+    pub(crate) fn running(self: &Arc<Self>) -> RunningThread<R> {
+        RunningThread(Arc::clone(self))
     }
 
     fn state(&self) -> MutexGuard<'_, WatchState<R>> {

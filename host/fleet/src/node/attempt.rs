@@ -45,7 +45,7 @@ pub(super) struct Attempt {
     cancel: CancelToken,
     /// The engine's invocation ID.
     invocation: String,
-    running: Option<Running>,
+    running: Option<RunningScript>,
 }
 
 /// The names and callbacks of the tools that services answer.
@@ -55,7 +55,7 @@ type Targets = Vec<(String, CallbackTarget)>;
 type OfferedTools = (Vec<Tool>, Targets);
 
 /// A running script.
-struct Running {
+struct RunningScript {
     session: Session,
     started: Arc<Started>,
     targets: Targets,
@@ -66,7 +66,7 @@ struct Running {
     _place: OwnedSemaphorePermit,
 }
 
-impl Running {
+impl RunningScript {
     /// Returns the service that answers a tool. `None` if the caller answers it.
     fn target(&self, tool: &str) -> Option<&CallbackTarget> {
         self.targets.iter().find(|(name, _)| name == tool).map(|(_, target)| target)
@@ -129,7 +129,7 @@ impl Attempt {
     }
 
     /// Starts or resumes the script.
-    async fn begin(&self) -> Result<Running, StepError> {
+    async fn begin(&self) -> Result<RunningScript, StepError> {
         let request = &self.request;
         if request.tools.len() > ExecuteRequest::MAX_TOOLS {
             return Err(StepError::invalid(format!(
@@ -175,7 +175,7 @@ impl Attempt {
         });
         let started = Arc::new(started.await?);
         let mut running =
-            Running { session, started, targets, waits_for: Vec::new(), answers: Vec::new(), _place: place };
+            RunningScript { session, started, targets, waits_for: Vec::new(), answers: Vec::new(), _place: place };
         if let Some(resumption) = &request.resumption {
             // The script repeats its earlier steps, until it waits for the same calls. If it has been cancelled since,
             // the next wait returns the result.
@@ -226,7 +226,7 @@ impl Attempt {
 
     /// Answers a call that the script waits for, or suspends the execution if only its caller can answer. Returns `None`
     /// if the script continues without an answer.
-    async fn answer_or_suspend(&self, running: &Running) -> Result<Option<JournalStep>, StepError> {
+    async fn answer_or_suspend(&self, running: &RunningScript) -> Result<Option<JournalStep>, StepError> {
         let answerable = running.waits_for.iter().find(|call| running.target(&call.name).is_some());
         if let Some(call) = answerable {
             return Ok(Some(JournalStep::Tool(self.ask(running, call).await)));
@@ -247,7 +247,7 @@ impl Attempt {
     }
 
     /// Returns the last step of an execution that was suspended. The session keeps its state.
-    fn waiting(&self, running: &Running, suspended: SuspendedExecution) -> Result<JournalStep, StepError> {
+    fn waiting(&self, running: &RunningScript, suspended: SuspendedExecution) -> Result<JournalStep, StepError> {
         let SuspendedExecution { mut calls, bytes, execution } = suspended;
         calls.retain(|call| running.target(&call.name).is_none());
         let waiting = WaitingExecution { calls, suspended: bytes };
@@ -255,7 +255,7 @@ impl Attempt {
     }
 
     /// Calls the service that answers a tool.
-    async fn ask(&self, running: &Running, call: &ToolRequest) -> AnsweredCall {
+    async fn ask(&self, running: &RunningScript, call: &ToolRequest) -> AnsweredCall {
         let session = &self.state.session.name;
         // The generation is unique among stored executions, and the invocation among all executions.
         let key = format!("{session}/{}-{}/{}", self.state.next_execution(), self.invocation, call.id);
@@ -300,7 +300,12 @@ impl Attempt {
 
     /// Stores the session as the script left it, or rolls it back if the script was stopped midway. `is_short` is
     /// `true` if the script ended before it used all recorded answers.
-    async fn end(&self, running: Running, execution: &Execution, is_short: bool) -> Result<JournalStep, StepError> {
+    async fn end(
+        &self,
+        running: RunningScript,
+        execution: &Execution,
+        is_short: bool,
+    ) -> Result<JournalStep, StepError> {
         let at = Timestamp::now();
         // A script stopped midway may leave a session that cannot continue, or that has not seen all answers. Roll it
         // back.
