@@ -27,7 +27,7 @@ use napi_derive::napi;
 
 use crate::{
     error::{EngineFailure, NativeFailure},
-    threads::{self, Callback, Waiting, caught, start},
+    threads::{self, Callback, WaitGuard, caught, start},
 };
 
 /// A file's path, kind, size in bytes and time in nanoseconds.
@@ -386,10 +386,10 @@ type Reply = Option<Result<String, ToolError>>;
 
 /// The tool calls that JavaScript has not answered yet.
 #[derive(Clone, Default)]
-pub(crate) struct Calls(Arc<Open>);
+pub(crate) struct Calls(Arc<OpenCalls>);
 
 #[derive(Default)]
-struct Open {
+struct OpenCalls {
     next: AtomicU32,
     waiting: Mutex<HashMap<u32, Sender<Reply>>>,
 }
@@ -431,7 +431,7 @@ impl Calls {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = mpsc::channel();
         self.waiting().insert(number, sender.clone());
-        let _waiting = Waiting::begin();
+        let _waiting = WaitGuard::begin();
         if caller.call((number, index, Some(arguments)), ThreadsafeFunctionCallMode::NonBlocking) != Status::Ok {
             self.waiting().remove(&number);
             return Err(ToolError::new("the process is exiting"));

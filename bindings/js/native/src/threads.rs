@@ -74,9 +74,9 @@ pub(crate) fn run(work: Work) {
 }
 
 /// A guard that counts a guest as waiting for JavaScript until it is dropped.
-pub(crate) struct Waiting(());
+pub(crate) struct WaitGuard(());
 
-impl Waiting {
+impl WaitGuard {
     pub(crate) fn begin() -> Self {
         let mut state = state();
         state.waiting += 1;
@@ -85,7 +85,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitGuard {
     fn drop(&mut self) {
         state().waiting -= 1;
     }
