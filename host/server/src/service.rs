@@ -370,7 +370,7 @@ impl Service {
         if let Some(permit) = places.try_take(tenant) {
             return Ok(self.place(permit));
         }
-        let waiting = Waiting::enter(&self.0)?;
+        let waiting = QueuedExecution::enter(&self.0)?;
         let permit = tokio::select! {
             permit = tokio::time::timeout(self.wait(), places.take(tenant)) => permit,
             () = self.draining() => return Err(ServiceError::Draining),
@@ -408,9 +408,9 @@ impl Drop for ExecutionPermit {
 }
 
 /// An execution in the queue, counted until this value is dropped.
-struct Waiting<'a>(&'a ServiceInner);
+struct QueuedExecution<'a>(&'a ServiceInner);
 
-impl<'a> Waiting<'a> {
+impl<'a> QueuedExecution<'a> {
     fn enter(inner: &'a ServiceInner) -> Result<Self, ServiceError> {
         let max = inner.admission.waiting;
         let entered = inner
@@ -426,7 +426,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for QueuedExecution<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
         self.0.metrics.waiting(-1);

@@ -156,7 +156,7 @@ pub(crate) struct FinishedJob {
     pub(crate) execution: Execution,
     /// The session's generation after the execution. `None` outside a session.
     pub(crate) generation: Option<String>,
-    pub(crate) files: LeftFiles,
+    pub(crate) files: ExecutionFiles,
     /// The memory reserved for the execution if a worker sent it. Must be held until memory is reserved for the
     /// response.
     pub(crate) reply_room: Option<byte_budget::Room>,
@@ -165,14 +165,14 @@ pub(crate) struct FinishedJob {
 impl FinishedJob {
     /// Wraps the result of an execution in this process.
     pub(crate) fn local(execution: Execution, generation: Option<String>) -> Self {
-        let files = LeftFiles::Here(execution.files().clone());
+        let files = ExecutionFiles::Here(execution.files().clone());
         Self { execution, generation, files, reply_room: None }
     }
 }
 
 /// Workspace files after an execution.
 #[derive(Debug)]
-pub(crate) enum LeftFiles {
+pub(crate) enum ExecutionFiles {
     Here(glovebox::Files),
     /// The files are in another process, which keeps them until this value is dropped.
     There(WorkerFiles),
@@ -181,7 +181,7 @@ pub(crate) enum LeftFiles {
 /// A list of files, and the memory reserved for it if a worker sent it.
 pub(crate) type FileListing = (Vec<FileEntry>, Option<byte_budget::Room>);
 
-impl LeftFiles {
+impl ExecutionFiles {
     /// Lists the files that match a pattern. Must be called on a thread that is allowed to block.
     pub(crate) fn list(&self, pattern: &str) -> Result<FileListing, ServiceError> {
         match self {

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::{
     Shared,
-    budget::{AlreadyCharged, ReservedResponse, held_body},
+    budget::{AlreadyCharged, ReservedResponse, charged_body},
     idempotency::Answer,
     output::{Form, Responder},
     parameters::with_etag,
@@ -24,7 +24,7 @@ use super::{
 use crate::{
     DeliveryError, FinishedExecution, NeedsTools, ServiceError, TypeCheckError,
     byte_budget::Room,
-    executor::{FinishedJob, LeftFiles},
+    executor::{ExecutionFiles, FinishedJob},
     json::json_len,
     text::shown,
 };
@@ -134,7 +134,7 @@ pub(super) async fn send_whole(
 ) -> Result<Response, Problem> {
     let held = shared.bodies.settle(tenant, room, bytes.len()).await?;
     let json = [(header::CONTENT_TYPE, "application/json")];
-    Ok(with_etag(etag, (status, Extension(AlreadyCharged), json, held_body(bytes, held))))
+    Ok(with_etag(etag, (status, Extension(AlreadyCharged), json, charged_body(bytes, held))))
 }
 
 /// Responds with a stored answer.
@@ -235,7 +235,7 @@ pub(crate) struct ExecutionAnswer {
     /// Standard error in base64; `null` if it is UTF-8.
     stderr_base64: Option<String>,
     #[serde(skip)]
-    left: LeftFiles,
+    left: ExecutionFiles,
     /// The session's new generation, for the `ETag`.
     #[serde(skip)]
     generation: Option<String>,

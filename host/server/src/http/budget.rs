@@ -187,7 +187,7 @@ fn too_many_answers() -> Problem {
 
 /// A response body that is charged to the budget until it is written. It is sent in chunks, because the connection
 /// would otherwise buffer the whole body.
-struct HeldBody {
+struct ChargedBody {
     bytes: Bytes,
     held: Arc<ChargedBytes>,
 }
@@ -210,11 +210,11 @@ pub(crate) fn counted<H: Send + Sync + 'static>(bytes: Bytes, held: &Arc<H>) -> 
 }
 
 /// Returns a body that is charged to the budget until it is written.
-pub(super) fn held_body(bytes: Bytes, held: ChargedBytes) -> Body {
-    Body::new(HeldBody { bytes, held: Arc::new(held) })
+pub(super) fn charged_body(bytes: Bytes, held: ChargedBytes) -> Body {
+    Body::new(ChargedBody { bytes, held: Arc::new(held) })
 }
 
-impl http_body::Body for HeldBody {
+impl http_body::Body for ChargedBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -239,7 +239,7 @@ impl http_body::Body for HeldBody {
     }
 }
 
-/// Splits a response that is sent without [`HeldBody`] into chunks.
+/// Splits a response that is sent without [`ChargedBody`] into chunks.
 pub(crate) fn in_pieces(mut bytes: Bytes) -> impl Iterator<Item = Bytes> {
     std::iter::from_fn(move || {
         let len = bytes.len().min(PIECE_BYTES);
@@ -370,7 +370,7 @@ pub(crate) async fn count_answer(
     };
     let (parts, body) = response.into_parts();
     match body.collect().await {
-        Ok(body) => Response::from_parts(parts, held_body(body.to_bytes(), held)),
+        Ok(body) => Response::from_parts(parts, charged_body(body.to_bytes(), held)),
         Err(_) => Response::from_parts(parts, Body::empty()),
     }
 }

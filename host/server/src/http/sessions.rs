@@ -14,7 +14,7 @@ use tracing::Instrument as _;
 use super::{
     Caller, InPath, InQuery, Problem, ReadBody, Shared,
     answer::MAX_RETURNED_BYTES,
-    budget::{AlreadyCharged, ReservedResponse, held_body},
+    budget::{AlreadyCharged, ReservedResponse, charged_body},
     parameters::{Failures, IfMatch, InSession, Octets, done, with_etag},
     wire::{
         CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_LISTED, MAX_LISTED_BYTES,
@@ -386,7 +386,7 @@ pub(super) async fn octets(
     ReservedResponse { bytes, room }: ReservedResponse,
 ) -> Result<Response, Problem> {
     let held = shared.bodies.settle(tenant, room, bytes.len()).await?;
-    let body = held_body(bytes, held);
+    let body = charged_body(bytes, held);
     // Browsers must never interpret a guest's bytes as a page of this server.
     let headers = [(header::CONTENT_TYPE, "application/octet-stream"), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
     Ok((Extension(AlreadyCharged), headers, body).into_response())

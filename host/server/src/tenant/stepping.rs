@@ -111,7 +111,7 @@ impl Output {
 }
 
 /// A stepwise execution, suspended or running, and the resources that it holds.
-pub(super) struct Stepping {
+pub(super) struct StepwiseExecution {
     pub(super) started: Box<dyn SteppedExecution>,
     pub(super) output: Output,
     pub(super) cancel: CancelToken,
@@ -187,7 +187,7 @@ impl Tenant {
                 }
             };
             let (own, turn, place) = held.into_parts();
-            let stepping = Stepping {
+            let stepping = StepwiseExecution {
                 started,
                 output,
                 cancel,
@@ -331,7 +331,7 @@ impl Tenant {
     async fn after_step<T: Send + 'static>(
         &self,
         id: String,
-        mut stepping: Stepping,
+        mut stepping: StepwiseExecution,
         advanced: Result<ExecutorStep, ServiceError>,
         place: ExecutionPermit,
         then: impl FnOnce(FinishedExecution) -> Result<T, DeliveryError> + Send + 'static,
@@ -392,7 +392,7 @@ fn record_len(record: &ToolRecord) -> usize {
 
 impl Tenant {
     /// Cancels an execution and waits for its end.
-    pub(super) async fn end(&self, stepping: Stepping) -> Result<FinishedExecution, ServiceError> {
+    pub(super) async fn end(&self, stepping: StepwiseExecution) -> Result<FinishedExecution, ServiceError> {
         stepping.cancel.cancel();
         self.result(stepping).await
     }
@@ -400,7 +400,7 @@ impl Tenant {
     /// Waits for the end of an execution and returns its result. A cancelled script can delay its end
     /// (`limits.timeout_reserve_ms`). Until then, the execution keeps its permits and its session, because it still
     /// occupies a thread.
-    pub(super) async fn result(&self, stepping: Stepping) -> Result<FinishedExecution, ServiceError> {
+    pub(super) async fn result(&self, stepping: StepwiseExecution) -> Result<FinishedExecution, ServiceError> {
         stepping.started.ended().cancelled().await;
         match stepping.started.advance(Vec::new()).await {
             Ok(ExecutorStep::Done(finished)) => self.finish(stepping, *finished),
@@ -413,10 +413,10 @@ impl Tenant {
     /// Records the end of an execution in metrics, the audit log and the current span.
     fn finish(
         &self,
-        stepping: Stepping,
+        stepping: StepwiseExecution,
         result: Result<FinishedJob, ServiceError>,
     ) -> Result<FinishedExecution, ServiceError> {
-        let Stepping { request, return_files, .. } = stepping;
+        let StepwiseExecution { request, return_files, .. } = stepping;
         self.record_result(&Span::current(), request, result.as_ref().map(|finished| &finished.execution));
         Ok(FinishedExecution { finished: result?, return_files, charged: None })
     }

@@ -3,7 +3,7 @@
 use glovebox_sessions::SessionId;
 use tracing::{Instrument as _, Span};
 
-use super::{ChangeResult, SessionTarget, Tenant, stepping::Stepping, suspended::SuspensionState};
+use super::{ChangeResult, SessionTarget, Tenant, stepping::StepwiseExecution, suspended::SuspensionState};
 use crate::{
     Service, ServiceError,
     executor::{ExecutorStep, SessionOperation},
@@ -16,7 +16,7 @@ const MAX_JOURNAL_BYTES: usize = 2 << 20;
 /// Setting `context` changes a few pages of memory, in addition to the value itself.
 const MAX_STATE_GROWTH_BYTES: usize = 256 << 10;
 
-impl Stepping {
+impl StepwiseExecution {
     /// Returns an upper bound of the size of the suspended execution in bytes.
     fn max_bytes(&self) -> usize {
         self.script_bytes + self.calls_bytes + MAX_JOURNAL_BYTES
@@ -103,7 +103,7 @@ impl Tenant {
 
     /// Turns an execution into bytes, ends it and forgets it. If that fails, suspends it again. The caller must poll
     /// the future to its end.
-    async fn to_bytes(&self, id: String, stepping: Stepping) -> Result<ChangeResult<Vec<u8>>, ServiceError> {
+    async fn to_bytes(&self, id: String, stepping: StepwiseExecution) -> Result<ChangeResult<Vec<u8>>, ServiceError> {
         let bytes = match stepping.started.suspend().await {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -128,7 +128,7 @@ impl Tenant {
         };
         let (tenant, span) = (self.clone(), Span::current());
         let note = move || {
-            let Stepping { request, .. } = stepping;
+            let StepwiseExecution { request, .. } = stepping;
             // Even if the result was lost, the bytes can be resumed.
             let execution = result.as_ref().ok().map(|finished| &finished.execution);
             tenant.record_suspension(&span, request, execution, &bytes);

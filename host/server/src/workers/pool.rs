@@ -23,7 +23,7 @@ use super::{
     peer::Peer,
     protocol::ToWorker,
     relay::ServerSide,
-    slot::{Live, WorkerSlot},
+    slot::{LiveWorker, WorkerSlot},
 };
 use crate::{Service, ServiceError};
 
@@ -108,7 +108,7 @@ impl Workers {
     }
 
     /// Waits up to `wait` until the chosen worker is ready.
-    pub(crate) async fn ready(&self, chosen: WorkerChoice, wait: Duration) -> Result<Arc<Live>, ServiceError> {
+    pub(crate) async fn ready(&self, chosen: WorkerChoice, wait: Duration) -> Result<Arc<LiveWorker>, ServiceError> {
         let mut changed = self.changed.clone();
         let found = async {
             loop {
@@ -125,7 +125,7 @@ impl Workers {
     }
 
     /// Returns the chosen worker if it is ready.
-    pub(super) fn choose(&self, chosen: WorkerChoice) -> Option<Arc<Live>> {
+    pub(super) fn choose(&self, chosen: WorkerChoice) -> Option<Arc<LiveWorker>> {
         match chosen {
             WorkerChoice::Number(index) => self.slots.get(index)?.live(),
             WorkerChoice::Any => self.slots.iter().filter_map(|slot| slot.live()).min_by_key(|live| live.load()),
@@ -231,7 +231,7 @@ fn run(slot: &WorkerSlot, config: &WorkersConfig, service: &Service, runtime: &H
         let stream = tokio::net::UnixStream::from_std(ours)?;
         Ok::<_, io::Error>(Arc::new_cyclic(|live| {
             let side = ServerSide::new(service, Weak::clone(live));
-            Live::new(Peer::start(stream, Arc::new(side)), child)
+            LiveWorker::new(Peer::start(stream, Arc::new(side)), child)
         }))
     })?;
     let broken = runtime.block_on(async {
@@ -264,7 +264,7 @@ fn run(slot: &WorkerSlot, config: &WorkersConfig, service: &Service, runtime: &H
 }
 
 /// Kills a worker that does not answer health checks.
-async fn check_health(live: Weak<Live>) {
+async fn check_health(live: Weak<LiveWorker>) {
     loop {
         tokio::time::sleep(PING.0).await;
         let Some(live) = live.upgrade() else { return };
@@ -282,7 +282,7 @@ async fn check_health(live: Weak<Live>) {
 }
 
 /// Waits for a worker to exit. Kills it after `time`.
-fn end(live: &Live, time: Duration) {
+fn end(live: &LiveWorker, time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {
         let ended = has_ended(&mut live.child.lock());

@@ -17,7 +17,7 @@ use super::{
     parent_store::Locks,
     peer::{CallHandler, Message, Reply, ReplyBudget},
     protocol::{CallPart, StoreFailure, ToServer, ToolReply},
-    slot::Live,
+    slot::LiveWorker,
 };
 use crate::{
     OnOutput, Service, ServiceError,
@@ -159,13 +159,13 @@ impl OpenNetworks {
 /// The server's side of the socket to a worker.
 pub(super) struct ServerSide {
     service: Service,
-    live: Weak<Live>,
+    live: Weak<LiveWorker>,
     tools: Arc<Semaphore>,
     locks: Arc<Locks>,
 }
 
 impl ServerSide {
-    pub(super) fn new(service: &Service, live: Weak<Live>) -> Self {
+    pub(super) fn new(service: &Service, live: Weak<LiveWorker>) -> Self {
         Self { service: service.clone(), live, tools: Arc::new(Semaphore::new(MAX_TOOLS)), locks: Arc::default() }
     }
 }
@@ -187,7 +187,7 @@ impl CallHandler for ServerSide {
 impl ServerSide {
     async fn carry_out(
         &self,
-        live: &Arc<Live>,
+        live: &Arc<LiveWorker>,
         request: ToServer,
         bytes: Vec<u8>,
         cancel: CancelToken,

@@ -29,7 +29,7 @@ use super::{
 use crate::{
     OnOutput, Service, ServiceError, Tenant, TenantConfig, Work,
     executor::{
-        AddNetwork, Executor, ExecutorStep, FinishedJob, InProcess, Job, LeftFiles, SessionCall, SessionReply,
+        AddNetwork, ExecutionFiles, Executor, ExecutorStep, FinishedJob, InProcess, Job, SessionCall, SessionReply,
         SteppedExecution,
     },
     tenant::BoundedStore,
@@ -302,7 +302,7 @@ impl WorkerSide {
     /// Retains the workspace files of an execution if the server wants them.
     fn finished(&self, execution: u64, wants_files: bool, finished: FinishedJob) -> RunReply {
         let FinishedJob { execution: result, generation, files, .. } = finished;
-        if let (true, LeftFiles::Here(files)) = (wants_files, files) {
+        if let (true, ExecutionFiles::Here(files)) = (wants_files, files) {
             self.left.lock().insert(execution, files);
         }
         RunReply { execution: result, generation }

@@ -27,7 +27,7 @@ pub(super) struct WorkerSlot {
 #[derive(Clone)]
 enum SlotState {
     Starting,
-    Ready(Arc<Live>),
+    Ready(Arc<LiveWorker>),
     Ended,
 }
 
@@ -36,7 +36,7 @@ impl WorkerSlot {
         Self { state: Mutex::new(SlotState::Starting), changed, restarts: AtomicU64::new(0), failure: Mutex::default() }
     }
 
-    pub(super) fn live(&self) -> Option<Arc<Live>> {
+    pub(super) fn live(&self) -> Option<Arc<LiveWorker>> {
         match &*self.state.lock() {
             SlotState::Ready(live) if !live.peer.is_gone() => Some(Arc::clone(live)),
             SlotState::Ready(_) | SlotState::Starting | SlotState::Ended => None,
@@ -44,7 +44,7 @@ impl WorkerSlot {
     }
 
     /// Makes a process available to requests. Returns `false` if the service is shutting down.
-    pub(super) fn ready(&self, live: &Arc<Live>) -> bool {
+    pub(super) fn ready(&self, live: &Arc<LiveWorker>) -> bool {
         let mut state = self.state.lock();
         if matches!(*state, SlotState::Ended) {
             return false;
@@ -68,7 +68,7 @@ impl WorkerSlot {
     }
 
     /// Closes the slot and returns its process, which ends when its socket is closed.
-    pub(super) fn end(&self) -> Option<Arc<Live>> {
+    pub(super) fn end(&self) -> Option<Arc<LiveWorker>> {
         let before = std::mem::replace(&mut *self.state.lock(), SlotState::Ended);
         self.notify_changed();
         match before {
@@ -87,7 +87,7 @@ impl WorkerSlot {
 }
 
 /// A running worker process.
-pub(crate) struct Live {
+pub(crate) struct LiveWorker {
     pub(super) peer: Peer,
     /// Scripts with tools or an output callback, keyed by execution number.
     jobs: Mutex<HashMap<u64, Arc<WorkerJobCallbacks>>>,
@@ -98,7 +98,7 @@ pub(crate) struct Live {
     pub(super) sessions: Mutex<(u64, u64)>,
 }
 
-impl Live {
+impl LiveWorker {
     pub(super) fn new(peer: Peer, child: Child) -> Self {
         Self {
             peer,
@@ -160,7 +160,7 @@ impl Live {
 
 /// A guard that removes a script from its worker's `jobs` on drop.
 pub(super) struct EndOnDrop {
-    live: Arc<Live>,
+    live: Arc<LiveWorker>,
     execution: u64,
 }
 

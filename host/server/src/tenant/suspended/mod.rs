@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Tenant,
-    stepping::{DeliveryError, FinishedExecution, Stepping},
+    stepping::{DeliveryError, FinishedExecution, StepwiseExecution},
 };
 use crate::{Service, ServiceError, byte_budget::ChargedBytes, json::json_len};
 
@@ -37,7 +37,7 @@ struct SuspendedEntry {
 
 pub(super) enum SuspensionState {
     /// The execution waits for answers.
-    Waiting(Box<Stepping>),
+    Waiting(Box<StepwiseExecution>),
     /// A request is resuming the execution or reading its result.
     Busy,
     /// A request is turning the execution into bytes. Until it has done so or failed, the execution cannot be cancelled:
@@ -217,10 +217,10 @@ impl SuspendedExecutions {
     pub(super) fn put(
         &self,
         id: &str,
-        stepping: Stepping,
+        stepping: StepwiseExecution,
         expires: Instant,
         was_answered: bool,
-    ) -> Result<bool, Box<Stepping>> {
+    ) -> Result<bool, Box<StepwiseExecution>> {
         let mut entries = self.entries.lock();
         if stepping.cancel.is_cancelled() {
             entries.remove(id);
@@ -284,8 +284,8 @@ impl SuspendedExecutions {
 pub(super) enum SuspensionCheck {
     Gone,
     Again,
-    End(Box<Stepping>),
-    HasEnded(Box<Stepping>),
+    End(Box<StepwiseExecution>),
+    HasEnded(Box<StepwiseExecution>),
 }
 
 fn not_found(id: &str) -> ServiceError {
@@ -320,9 +320,9 @@ impl Tenant {
     pub(super) fn suspend(
         &self,
         id: String,
-        stepping: Stepping,
+        stepping: StepwiseExecution,
         was_answered: bool,
-    ) -> Result<Duration, Box<Stepping>> {
+    ) -> Result<Duration, Box<StepwiseExecution>> {
         let (time, ended) = (self.inner.service.suspension().time, stepping.started.ended());
         if self.inner.suspended.put(&id, stepping, Instant::now() + time, was_answered)? {
             tokio::spawn(watch(self.clone(), id, ended));

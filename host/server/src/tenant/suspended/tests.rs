@@ -25,14 +25,14 @@ impl SteppedExecution for Waiting {
     }
 }
 
-fn stepping(has_ended: bool) -> Stepping {
+fn stepping(has_ended: bool) -> StepwiseExecution {
     let ended = CancellationToken::new();
     if has_ended {
         ended.cancel();
     }
     let permits = Arc::new(Semaphore::new(3));
     let permit = || Arc::clone(&permits).try_acquire_owned().unwrap();
-    Stepping {
+    StepwiseExecution {
         started: Box::new(Waiting(ended)),
         output: Output::default(),
         cancel: CancelToken::new(),

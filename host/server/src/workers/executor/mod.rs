@@ -13,13 +13,14 @@ use super::{
     peer::{MAX_SHORT_BYTES, Message, ReplyBudget},
     protocol::{AnswerPart, EntriesReply, RunCall, RunReply, StepReply, ToWorker},
     relay::{TenantRelay, WorkerJobCallbacks},
-    slot::Live,
+    slot::LiveWorker,
 };
 use crate::{
     FreshScript, OnOutput, Service, ServiceError, SessionPage, TenantConfig, Work, byte_budget,
     executor::{
-        BoxFuture, Completion, Executor, ExecutorStep, FileAnswer, FileListing, FileOperation, FinishedJob, Job,
-        LeftFiles, Room, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution, Validated,
+        BoxFuture, Completion, ExecutionFiles, Executor, ExecutorStep, FileAnswer, FileListing, FileOperation,
+        FinishedJob, Job, Room, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution,
+        Validated,
     },
     tenant::BoundedStore,
 };
@@ -58,7 +59,7 @@ impl WorkerProcesses {
         Ok(self.workers()?.worker_of(&self.tenant, id))
     }
 
-    async fn ready(&self, chosen: WorkerChoice) -> Result<Arc<Live>, ServiceError> {
+    async fn ready(&self, chosen: WorkerChoice) -> Result<Arc<LiveWorker>, ServiceError> {
         self.workers()?.ready(chosen, self.service.wait()).await
     }
 
@@ -73,7 +74,7 @@ impl WorkerProcesses {
     /// Registers a script's tools and its output callback. Returns the call to the worker and its binary part.
     fn prepare(
         &self,
-        live: &Live,
+        live: &LiveWorker,
         mut work: Work,
         on_output: Option<OnOutput>,
     ) -> Result<(RunCall, Vec<u8>), ServiceError> {
@@ -89,7 +90,7 @@ impl WorkerProcesses {
         Ok((call, bytes))
     }
 
-    fn run_on(&self, live: Arc<Live>, job: Job, done: Completion) {
+    fn run_on(&self, live: Arc<LiveWorker>, job: Job, done: Completion) {
         let Job { work, cancel, on_output, .. } = job;
         let (call, bytes) = match self.prepare(&live, work, on_output) {
             Ok(prepared) => prepared,
@@ -130,7 +131,7 @@ impl WorkerProcesses {
 
     async fn ask(
         &self,
-        live: &Live,
+        live: &LiveWorker,
         operation: SessionOperation,
         bytes: Vec<u8>,
     ) -> Result<SessionReply, ServiceError> {
@@ -144,7 +145,7 @@ impl WorkerProcesses {
     /// Reads a file or a range of it. Calls `room` with the length of the contents before reading them.
     async fn read_file(
         &self,
-        live: &Live,
+        live: &LiveWorker,
         session: SessionId,
         mut operation: FileOperation,
         mut room: Room,
@@ -268,7 +269,7 @@ impl Executor for WorkerProcesses {
 
 /// Performs a session operation in a worker.
 async fn session_reply(
-    live: &Live,
+    live: &LiveWorker,
     call: &ToWorker,
     bytes: Vec<u8>,
     budget: Option<ReplyBudget>,
@@ -280,7 +281,7 @@ async fn session_reply(
 fn finished(reply: RunReply, there: Option<WorkerFiles>) -> FinishedJob {
     let mut finished = FinishedJob::local(reply.execution, reply.generation);
     if let Some(there) = there {
-        finished.files = LeftFiles::There(there);
+        finished.files = ExecutionFiles::There(there);
     }
     finished
 }
@@ -306,7 +307,7 @@ fn merged(pages: Vec<SessionPage>, is_home: impl Fn(&SessionId, usize) -> bool) 
 
 /// Workspace files of an execution, retained by a worker until this value is dropped.
 pub(crate) struct WorkerFiles {
-    live: Arc<Live>,
+    live: Arc<LiveWorker>,
     execution: u64,
     reply_budget: Option<ReplyBudget>,
     runtime: Handle,
@@ -319,7 +320,7 @@ impl fmt::Debug for WorkerFiles {
 }
 
 impl WorkerFiles {
-    fn new(live: &Arc<Live>, execution: u64, reply_budget: Option<ReplyBudget>) -> Self {
+    fn new(live: &Arc<LiveWorker>, execution: u64, reply_budget: Option<ReplyBudget>) -> Self {
         Self { live: Arc::clone(live), execution, reply_budget, runtime: Handle::current() }
     }
 
@@ -347,7 +348,7 @@ impl Drop for WorkerFiles {
 
 /// A stepwise execution in a worker.
 struct WorkerExecution {
-    live: Arc<Live>,
+    live: Arc<LiveWorker>,
     execution: u64,
     wants_files: bool,
     reply_budget: Option<ReplyBudget>,

@@ -83,7 +83,7 @@ async fn replies_are_charged_until_their_values_are_dropped() {
     let (here, there) = UnixStream::pair().unwrap();
     let _worker = Peer::start(there, Arc::new(LongReplies));
     let peer = Peer::start(here, Arc::new(LongReplies));
-    let live = Arc::new(Live::new(peer, Command::new("true").spawn().unwrap()));
+    let live = Arc::new(LiveWorker::new(peer, Command::new("true").spawn().unwrap()));
 
     let operation = SessionOperation::Describe { id: SessionId::random() };
     let call = ToWorker::Session { tenant: "a".to_owned(), operation };
