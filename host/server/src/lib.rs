@@ -42,8 +42,8 @@ pub use service::{Admission, Door, Service, ServiceConfig, Suspension};
 pub use telemetry::{Telemetry, TelemetryError};
 pub(crate) use tenant::NO_CALLBACKS;
 pub use tenant::{
-    ChangeResult, DeliveryError, FinishedExecution, FreshScript, NeedsTools, NoStore, OnOutput, Script, SessionPage,
-    SessionPlace, SessionSummary, SessionTarget, StepOutcome, Tenant, TenantConfig, Watch, Work,
+    ChangeResult, DeliveryError, FinishedExecution, FreshScript, NeedsTools, NoStore, OnOutput, Script,
+    SessionLocation, SessionPage, SessionSummary, SessionTarget, StepOutcome, Tenant, TenantConfig, Watch, Work,
 };
 pub use type_checks::{CheckTypes, TypeCheckError, TypedScript};
 pub use workers::{

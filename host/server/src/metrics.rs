@@ -17,9 +17,9 @@ use crate::{Door, audit::AuditedResult};
 
 /// A label value that is known at compile time. Text from guests or clients is never a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Word(&'static str);
+struct StaticLabel(&'static str);
 
-impl EncodeLabelValue for Word {
+impl EncodeLabelValue for StaticLabel {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
         self.0.encode(encoder)
     }
@@ -27,15 +27,15 @@ impl EncodeLabelValue for Word {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RunLabels {
-    door: Word,
-    language: Word,
-    outcome: Word,
+    door: StaticLabel,
+    language: StaticLabel,
+    outcome: StaticLabel,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RefusalLabels {
-    door: Word,
-    code: Word,
+    door: StaticLabel,
+    code: StaticLabel,
 }
 
 /// The metrics of a service or of a tenant since it was created.
@@ -92,16 +92,16 @@ impl Metrics {
 
     pub(crate) fn executed(&self, door: Door, executed: &AuditedResult) {
         let labels = RunLabels {
-            door: Word(door.name()),
-            language: Word(executed.language.name()),
-            outcome: Word(executed.outcome),
+            door: StaticLabel(door.name()),
+            language: StaticLabel(executed.language.name()),
+            outcome: StaticLabel(executed.outcome),
         };
         self.seconds.get_or_create(&labels).observe(executed.duration_ms / 1e3);
         self.fuel.inc_by(executed.fuel);
     }
 
     pub(crate) fn refused(&self, door: Door, code: &'static str) {
-        self.refused.get_or_create(&RefusalLabels { door: Word(door.name()), code: Word(code) }).inc();
+        self.refused.get_or_create(&RefusalLabels { door: StaticLabel(door.name()), code: StaticLabel(code) }).inc();
     }
 
     /// Records the number of ready workers, and the number of restarts since the service started.

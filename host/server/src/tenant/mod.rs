@@ -100,13 +100,13 @@ impl fmt::Debug for Tenant {
 }
 
 impl Tenant {
-    /// Creates a tenant of `service`. Requests arrive through [`Door::Http`]; see [`through`](Self::through).
+    /// Creates a tenant of `service`. Requests arrive through [`Door::Http`]; see [`for_door`](Self::for_door).
     #[must_use]
     pub fn new(service: &Service, mut config: TenantConfig) -> Self {
         config.separate_approved_tools();
         let store: Arc<dyn SessionStore> = match &config.place {
-            SessionPlace::Store(store) => Arc::clone(store),
-            SessionPlace::Memory | SessionPlace::Fleet { .. } => Arc::new(NoStore),
+            SessionLocation::Store(store) => Arc::clone(store),
+            SessionLocation::Memory | SessionLocation::Fleet { .. } => Arc::new(NoStore),
         };
         let (store, suspended_store) = match &config.suspended_store {
             Some(suspended) => {
@@ -124,9 +124,9 @@ impl Tenant {
             false => Arc::clone(&here) as Arc<dyn Executor>,
         };
         let executor: Arc<dyn Executor> = match &config.place {
-            SessionPlace::Store(_) => local,
-            SessionPlace::Memory => Arc::new(InMemory::new(service, &here)),
-            SessionPlace::Fleet { client, scope } => Arc::new(FleetExecutor {
+            SessionLocation::Store(_) => local,
+            SessionLocation::Memory => Arc::new(InMemory::new(service, &here)),
+            SessionLocation::Fleet { client, scope } => Arc::new(FleetExecutor {
                 fleet: Fleet::new(client.clone(), scope.clone()),
                 service: service.clone(),
                 callbacks: config.callbacks.clone(),
@@ -240,8 +240,8 @@ impl Tenant {
         self.inner.executor.open_sessions()
     }
 
-    /// Ends the sessions in memory ([`SessionPlace::Memory`]) that have not been used for `idle`, without running their
-    /// exit handlers.
+    /// Ends the sessions in memory ([`SessionLocation::Memory`]) that have not been used for `idle`, without running
+    /// their exit handlers.
     pub fn end_idle_sessions(&self, idle: Duration) {
         self.inner.executor.end_idle(idle);
     }
@@ -257,7 +257,7 @@ impl Tenant {
 /// The location of a tenant's sessions.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum SessionPlace {
+pub enum SessionLocation {
     /// The sessions are in a store, and their scripts run in this process or its workers. Each tenant needs its own
     /// store.
     Store(Arc<dyn SessionStore>),
@@ -291,7 +291,7 @@ pub struct TenantConfig {
     /// The client for callbacks, which lets requests define tools that external services answer. Default: none.
     pub callbacks: Option<Callbacks>,
     /// The location of the sessions.
-    pub place: SessionPlace,
+    pub place: SessionLocation,
     /// The conditions for hibernating sessions. `save` is ignored: a session is saved after each execution, before the
     /// answer is sent.
     pub store_policy: StorePolicy,
@@ -325,19 +325,19 @@ pub struct TenantConfig {
 impl TenantConfig {
     /// Returns the default configuration for a tenant with its sessions in a store.
     pub fn new(name: impl Into<String>, store: Arc<dyn SessionStore>) -> Self {
-        Self::with(name.into(), SessionPlace::Store(store))
+        Self::with(name.into(), SessionLocation::Store(store))
     }
 
     /// Returns the default configuration for a tenant whose sessions are only in memory.
     pub fn in_memory(name: impl Into<String>) -> Self {
-        Self::with(name.into(), SessionPlace::Memory)
+        Self::with(name.into(), SessionLocation::Memory)
     }
 
     /// Returns the default configuration for a tenant whose sessions are in a fleet. The tenant's name is also the
     /// scope of its sessions.
     #[must_use]
     pub fn in_fleet(name: SessionId, client: FleetClient) -> Self {
-        Self::with(name.to_string(), SessionPlace::Fleet { client, scope: name })
+        Self::with(name.to_string(), SessionLocation::Fleet { client, scope: name })
     }
 
     /// Adds the tools whose calls need an approval to `approved_tools`, and removes their handlers from `tools`. No
@@ -351,7 +351,7 @@ impl TenantConfig {
         }
     }
 
-    fn with(name: String, place: SessionPlace) -> Self {
+    fn with(name: String, place: SessionLocation) -> Self {
         Self {
             name,
             policy: Policy::default(),

@@ -24,8 +24,8 @@ const MAX_STATE_BYTES: u64 = 64 << 20;
 impl Tenant {
     /// Opens a session. The default `id` has 128 random bits. Without `language` and `runtime`, the session uses
     /// the first served runtime. `policy` contains changes to the tenant's policy, which only sessions in memory
-    /// ([`SessionPlace::Memory`](crate::SessionPlace::Memory)) support. `held`, such as memory charged for the context,
-    /// is dropped when the operation has ended, even if the caller has dropped the future before.
+    /// ([`SessionLocation::Memory`](crate::SessionLocation::Memory)) support. `held`, such as memory charged for the
+    /// context, is dropped when the operation has ended, even if the caller has dropped the future before.
     ///
     /// # Errors
     /// Fails if a session with this ID exists, or if the tenant has reached its maximum number of sessions. Also fails

@@ -11,7 +11,7 @@ use std::{
 };
 
 use glovebox::{SessionKey, Tool};
-use glovebox_server::{SessionPlace, TenantConfig, mcp::Approve};
+use glovebox_server::{SessionLocation, TenantConfig, mcp::Approve};
 use glovebox_sessions::DirectoryStore;
 use rmcp::{
     model::{CallToolRequestParams, CallToolResponse, CallToolResult, InputRequiredResult, ProtocolVersion},
@@ -328,7 +328,7 @@ fn sharing_with(dir: &Path, change: impl FnOnce(&mut TenantConfig) + 'static) ->
     let store = DirectoryStore::open(dir.join("sessions")).unwrap();
     changed(&Payments::default(), current(), Some(vec![]), move |config| {
         config.key = Some(SessionKey::new(&[1; 32]).unwrap());
-        config.place = SessionPlace::Store(Arc::new(store));
+        config.place = SessionLocation::Store(Arc::new(store));
         change(config);
     })
 }

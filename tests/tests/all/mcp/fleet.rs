@@ -1,6 +1,6 @@
 //! Tests a model's sessions in a fleet.
 
-use glovebox_server::SessionPlace;
+use glovebox_server::SessionLocation;
 use serde_json::json;
 
 use super::support::Mcp;
@@ -8,7 +8,7 @@ use crate::fleet_engine::FleetEngine;
 
 fn mcp(engine: &FleetEngine) -> Mcp {
     let client = engine.client();
-    Mcp::changed(|config| config.place = SessionPlace::Fleet { client, scope: "mcp".parse().unwrap() })
+    Mcp::changed(|config| config.place = SessionLocation::Fleet { client, scope: "mcp".parse().unwrap() })
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{net::TcpListener, time::Duration};
 use glovebox::UrlPatterns;
 use glovebox_fleet::{FleetClient, FleetUrl};
 use glovebox_server::{
-    SessionPlace, TenantConfig,
+    SessionLocation, TenantConfig,
     http::HttpConfig,
     tools::{Callbacks, CallbacksConfig},
 };
@@ -18,7 +18,7 @@ const PYTHON: &str = "python";
 
 /// Returns the setup of a server with a single tenant, whose sessions are in this scope of a fleet.
 fn setup_in(client: FleetClient, scope: &'static str, change: impl FnOnce(&mut TenantConfig) + 'static) -> Setup {
-    let place = SessionPlace::Fleet { client, scope: scope.parse().unwrap() };
+    let place = SessionLocation::Fleet { client, scope: scope.parse().unwrap() };
     let tenant = Box::new(move |config: &mut TenantConfig| {
         config.place = place;
         change(config);

@@ -181,7 +181,7 @@ async fn replace(sandbox: &Sandbox, name: &str) -> Result<(), Problem> {
 
 /// A request to execute code.
 #[derive(Debug, Deserialize)]
-pub(super) struct Code {
+pub(super) struct CodeRequest {
     code: String,
     #[serde(default)]
     context_id: Option<String>,
@@ -197,8 +197,8 @@ pub(super) async fn execute(
     RequestedSandbox(sandbox): RequestedSandbox,
     read: ReadBody,
 ) -> Result<Response, Problem> {
-    let read = read.parse_with(|read| read.json::<Code>());
-    let (body, held): (Code, ChargedBytes) = read.await?;
+    let read = read.parse_with(|read| read.json::<CodeRequest>());
+    let (body, held): (CodeRequest, ChargedBytes) = read.await?;
     let env = body.env_vars.map(|Entries(entries)| entries).unwrap_or_default();
     check_env("env_vars", &env)?;
     if body.context_id.is_some() && body.language.is_some() {

@@ -42,7 +42,7 @@ pub(super) struct PathQuery {
 
 /// The description of a written file.
 #[derive(Debug, Serialize)]
-pub(super) struct Written {
+pub(super) struct WrittenFile {
     name: String,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -93,7 +93,7 @@ pub(super) async fn write(
     InQuery(PathQuery { path }): InQuery<PathQuery>,
     headers: HeaderMap,
     read: ReadBody,
-) -> Result<Json<Vec<Written>>, Problem> {
+) -> Result<Json<Vec<WrittenFile>>, Problem> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !matches!(text(header::CONTENT_ENCODING), "" | "identity") {
         return Err(unsupported("`Content-Encoding`"));
@@ -108,8 +108,8 @@ pub(super) async fn write(
         }
     };
     let written =
-        files.iter().map(|(path, _)| Written { name: name(path).to_owned(), kind: "file", path: absolute(path) });
-    let written: Vec<Written> = written.collect();
+        files.iter().map(|(path, _)| WrittenFile { name: name(path).to_owned(), kind: "file", path: absolute(path) });
+    let written: Vec<WrittenFile> = written.collect();
     let _turn = sandbox.turn.lock().await;
     let id = sandbox.holder_of_files().await?;
     sandbox.tenant.write_files(&id, files, IfExists::Replace, held).await.map_err(failed)?;

@@ -235,7 +235,7 @@ impl Api {
         let base = api.base(&document)?;
         let endpoint = api.endpoint(base.as_str());
         let preset = endpoint.header_map()?;
-        let mut offer = Offer::default();
+        let mut offer = ToolCollector::default();
         for entry in document.operations() {
             let name = operation::name(entry);
             if !config.names(&name) {
@@ -359,7 +359,7 @@ fn secrets(value: &str) -> Vec<String> {
 
 /// The tools of a document, while it is read.
 #[derive(Default)]
-struct Offer {
+struct ToolCollector {
     operations: BTreeMap<String, Operation>,
     tools: Vec<Tool>,
     /// The tools' names in scripts.
@@ -370,7 +370,7 @@ struct Offer {
     left_out_count: usize,
 }
 
-impl Offer {
+impl ToolCollector {
     fn add(&mut self, api: &str, name: String, tool: OperationTool) -> Result<(), String> {
         let definition = Tool::new(name.clone(), tool.description, tool.input);
         self.tools_bytes += json_len(&definition).unwrap_or(MAX_TOOLS_BYTES);

@@ -55,13 +55,13 @@ pub(super) enum PathPart {
 pub(super) struct Parameter {
     /// The name in the query, or the name of the header.
     pub(super) name: String,
-    pub(super) place: ParameterPlace,
+    pub(super) place: ParameterLocation,
     pub(super) is_required: bool,
 }
 
 /// The part of the request that contains a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ParameterPlace {
+pub(super) enum ParameterLocation {
     Path,
     Query(QueryStyle),
     Header,
@@ -159,7 +159,7 @@ impl OperationTool {
         }
         let path = path(entry.path, &parameters)?;
         let used = |name: &String| path.iter().any(|part| matches!(part, PathPart::Argument(used) if used == name));
-        parameters.retain(|name, parameter| parameter.place != ParameterPlace::Path || used(name));
+        parameters.retain(|name, parameter| parameter.place != ParameterLocation::Path || used(name));
         schemas.retain(|(name, ..)| parameters.contains_key(name));
         let (body, body_entry) = body_schema.unzip();
         if let (Some(body), Some(entry)) = (&body, body_entry) {
@@ -189,7 +189,7 @@ impl ParameterEntry<'_> {
 
     /// Returns the location of the parameter. `Ok(None)` means that the parameter has no effect. An error is a clause
     /// whose subject is the operation.
-    fn place(&self, preset: &HeaderMap) -> Result<Option<ParameterPlace>, String> {
+    fn place(&self, preset: &HeaderMap) -> Result<Option<ParameterLocation>, String> {
         let Self { name, place, entry } = self;
         let wrong = |reason: &str| Err(format!("has the parameter `{}` {reason}", shown(name)));
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
@@ -202,7 +202,7 @@ impl ParameterEntry<'_> {
         let unsupported_style = || wrong("with a `style` that is not supported");
         match *place {
             "path" => match style {
-                None | Some("simple") => Ok(Some(ParameterPlace::Path)),
+                None | Some("simple") => Ok(Some(ParameterLocation::Path)),
                 Some(_) => unsupported_style(),
             },
             "query" => {
@@ -216,7 +216,7 @@ impl ParameterEntry<'_> {
                     Some("deepObject") => QueryStyle::Deep,
                     Some(_) => return unsupported_style(),
                 };
-                Ok(Some(ParameterPlace::Query(style)))
+                Ok(Some(ParameterLocation::Query(style)))
             }
             "header" => {
                 let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
@@ -228,7 +228,7 @@ impl ParameterEntry<'_> {
                 if endpoint::is_reserved(&header) || header == reqwest::header::COOKIE {
                     return wrong("in a reserved header");
                 }
-                Ok(Some(ParameterPlace::Header))
+                Ok(Some(ParameterLocation::Header))
             }
             "cookie" => wrong("in a cookie, which is not supported"),
             _ => wrong("in an unknown place"),
@@ -275,7 +275,7 @@ fn path(text: &str, parameters: &BTreeMap<String, Parameter>) -> Result<Vec<Path
     let part = |part| match part {
         TemplatePart::Text(text) => Ok(PathPart::Text(text.to_owned())),
         TemplatePart::Name(name) => {
-            let is_named = |parameter: &Parameter| parameter.place == ParameterPlace::Path && parameter.name == name;
+            let is_named = |parameter: &Parameter| parameter.place == ParameterLocation::Path && parameter.name == name;
             match parameters.iter().find(|(_, parameter)| is_named(parameter)) {
                 Some((argument, _)) => Ok(PathPart::Argument(argument.clone())),
                 None => Err(format!("has no parameter for `{{{}}}` in its path", shown(name))),

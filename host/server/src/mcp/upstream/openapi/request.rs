@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::{
     document::MAX_URL_BYTES,
-    operation::{BODY, Operation, Parameter, ParameterPlace, PathPart, QueryStyle},
+    operation::{BODY, Operation, Parameter, ParameterLocation, PathPart, QueryStyle},
     shown,
 };
 
@@ -56,9 +56,9 @@ impl Operation {
             let Some(value) = arguments.get(name) else { continue };
             let wrong = |reason: String| format!("the argument `{}` {reason}", shown(name));
             match parameter.place {
-                ParameterPlace::Path => {}
-                ParameterPlace::Query(style) => query(&mut url, parameter, style, value).map_err(wrong)?,
-                ParameterPlace::Header => headers.push(header(parameter, value).map_err(wrong)?),
+                ParameterLocation::Path => {}
+                ParameterLocation::Query(style) => query(&mut url, parameter, style, value).map_err(wrong)?,
+                ParameterLocation::Header => headers.push(header(parameter, value).map_err(wrong)?),
             }
         }
         if url.len() > MAX_URL_BYTES {
