@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     SessionsError,
-    slot::Live,
+    slot::LiveSession,
     slots::{SessionGuard, Slots},
     storage::Storage,
 };
@@ -342,7 +342,7 @@ impl Sessions {
             return Err(exists());
         }
         let place = self.0.place(id, None)?;
-        let live = Live::new(make(&self.0.storage)?, lock, place);
+        let live = LiveSession::new(make(&self.0.storage)?, lock, place);
         live.save(&self.0.storage).map_err(|error| match error {
             // A concurrent process has created the session.
             SessionsError::Fenced { .. } => exists(),

@@ -35,7 +35,7 @@ pub(super) struct SessionSlot {
 #[derive(Debug)]
 pub(super) struct SlotState {
     /// The session, while it is live.
-    pub(super) live: Option<Arc<Live>>,
+    pub(super) live: Option<Arc<LiveSession>>,
     /// The number of users. A session in use is not hibernated.
     pub(super) users: usize,
     pub(super) used_at: Instant,
@@ -54,7 +54,7 @@ pub(super) struct Change<'a> {
 impl Change<'_> {
     /// Stores a session that became live, and counts its first use. Ends the change only then, or another thread could
     /// hibernate the session first.
-    pub(super) fn begin_use_of(self, live: &Arc<Live>) {
+    pub(super) fn begin_use_of(self, live: &Arc<LiveSession>) {
         let mut state = self.slot.state();
         state.live = Some(Arc::clone(live));
         state.begin_use();
@@ -71,7 +71,7 @@ impl Drop for Change<'_> {
 
 /// A live session and its lock in the store.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct LiveSession {
     pub(super) session: Session,
     lock: SessionLock,
     created_at: Timestamp,
@@ -90,7 +90,7 @@ pub(super) struct Live {
 /// The stored version of a live session.
 #[derive(Debug)]
 struct SavedVersion {
-    /// The value of [`Live::changes`] when the version was saved.
+    /// The value of [`LiveSession::changes`] when the version was saved.
     changes: u64,
     /// The version of the stored record that this process last read or wrote.
     expected: Expected,
@@ -214,7 +214,7 @@ impl SlotState {
 
     /// Returns the live session, after dropping it if it has ended and has no users. The store still has the last saved
     /// state of a dropped session.
-    pub(super) fn alive(&mut self) -> Option<Arc<Live>> {
+    pub(super) fn alive(&mut self) -> Option<Arc<LiveSession>> {
         if self.users == 0 && self.live.as_ref().is_some_and(|live| live.session.ended().is_some()) {
             self.live = None;
         }
@@ -223,7 +223,7 @@ impl SlotState {
 
     /// Drops a live session that another process took over, unsaved and without running its exit handlers. Other
     /// threads can still use the session, but cannot save it.
-    pub(super) fn drop_fenced(&mut self, fenced: &Arc<Live>) {
+    pub(super) fn drop_fenced(&mut self, fenced: &Arc<LiveSession>) {
         if fenced.is_fenced() && self.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, fenced)) {
             self.live = None;
             store::log_session("session.fenced", fenced.lock.id());
@@ -231,7 +231,7 @@ impl SlotState {
     }
 }
 
-impl Live {
+impl LiveSession {
     /// Wraps a new session that is not in the store yet.
     pub(super) fn new(session: Session, lock: SessionLock, place: LivePermit) -> Self {
         Self {

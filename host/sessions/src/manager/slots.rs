@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use super::{
     Save, SessionsError,
     sessions::Sessions,
-    slot::{HIBERNATING_MS, Live, LivePermit, SessionSlot},
+    slot::{HIBERNATING_MS, LivePermit, LiveSession, SessionSlot},
     storage::{Attempt, Storage},
 };
 use crate::{SessionId, SessionRecord, block_on};
@@ -217,7 +217,7 @@ impl SessionGuard {
                 let not_found = || SessionsError::NotFound { id: self.id.clone() };
                 let stored = block_on(storage.store.get(&self.id))?.ok_or_else(not_found)?;
                 let place = self.slots.place(&self.id, cancel)?;
-                let live = Arc::new(Live::resumed(storage, &stored, lock, place)?);
+                let live = Arc::new(LiveSession::resumed(storage, &stored, lock, place)?);
                 change.begin_use_of(&live);
                 live
             }
@@ -252,7 +252,7 @@ impl SessionGuard {
         let stored = stored.ok_or_else(|| SessionsError::NotFound { id: self.id.clone() })?;
         check(&stored.record)?;
         let place = self.slots.place(&self.id, None)?;
-        let live = Arc::new(Live::restored(storage, stored, suspended, lock, place)?);
+        let live = Arc::new(LiveSession::restored(storage, stored, suspended, lock, place)?);
         change.begin_use_of(&live);
         Ok(ActiveSession::new(&live, slot))
     }
@@ -275,7 +275,7 @@ impl SessionGuard {
 pub struct ActiveSession {
     session: Session,
     /// Weak, because only the slot owns the live session: the session's lock is released as soon as the slot drops it.
-    live: Weak<Live>,
+    live: Weak<LiveSession>,
     slot: SlotRef,
     /// Set if the session was used since the last save.
     is_touched: AtomicBool,
@@ -283,7 +283,7 @@ pub struct ActiveSession {
 
 impl ActiveSession {
     /// Wraps a live session whose use has been counted.
-    fn new(live: &Arc<Live>, slot: SlotRef) -> Self {
+    fn new(live: &Arc<LiveSession>, slot: SlotRef) -> Self {
         Self { session: live.session.clone(), live: Arc::downgrade(live), slot, is_touched: AtomicBool::new(false) }
     }
 
@@ -355,7 +355,7 @@ impl ActiveSession {
 
     /// Returns the live session. A missing session means [`SessionsError::Fenced`]: a session in use is dropped only if
     /// another process takes it over.
-    fn live(&self) -> Result<Arc<Live>, SessionsError> {
+    fn live(&self) -> Result<Arc<LiveSession>, SessionsError> {
         let live = self.live.upgrade().filter(|live| !live.is_fenced());
         live.ok_or_else(|| SessionsError::Fenced { id: self.slot.id.clone() })
     }

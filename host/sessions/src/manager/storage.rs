@@ -13,7 +13,7 @@ use glovebox::{
 use glovebox_core::hibernate::{self, reseal};
 use parking_lot::{Condvar, Mutex, RwLock};
 
-use super::{SessionGuard, Sessions, SessionsError, StorePolicy, slot::Live};
+use super::{SessionGuard, Sessions, SessionsError, StorePolicy, slot::LiveSession};
 use crate::{Expected, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, block_on, store};
 
 /// Creates a sandbox for the runtime with this name, or for the language if no runtime is named.
@@ -332,7 +332,7 @@ impl Sessions {
 /// The holder of the right to write a session during an import.
 enum Holder<'a> {
     /// The live session.
-    Live(&'a Arc<Live>),
+    Live(&'a Arc<LiveSession>),
     /// A lock that was acquired for this import.
     Lock(SessionLock),
 }

@@ -95,9 +95,9 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError>;
 }
 
-struct Unpark(Thread);
+struct ThreadWaker(Thread);
 
-impl Wake for Unpark {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
@@ -108,7 +108,7 @@ impl Wake for Unpark {
 /// allowed.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(done) = future.as_mut().poll(&mut context) {

@@ -195,13 +195,13 @@ const MAX_WAITED_BYTES: u64 = 1 << 30;
 #[derive(Clone, Debug)]
 pub(super) struct Objects {
     location: Arc<StoreLocation>,
-    background: Background,
+    background: SharedRuntime,
 }
 
 impl Objects {
     pub(super) fn open(url: &str) -> Result<Self, StoreError> {
         let failed = |source| StoreError::Remote { url: shown(url), action: "be set up".into(), source };
-        let background = Background::get().map_err(|error| failed(error.into()))?;
+        let background = SharedRuntime::get().map_err(|error| failed(error.into()))?;
         let handle = background.handle().ok_or_else(|| failed("the store was closed".into()))?;
         Ok(Self { location: Arc::new(StoreLocation::of(url, handle)?), background })
     }
@@ -211,7 +211,7 @@ impl Objects {
         name.split('/').filter(|part| !part.is_empty()).fold(self.location.prefix.clone(), |path, part| path.join(part))
     }
 
-    pub(super) fn background(&self) -> &Background {
+    pub(super) fn background(&self) -> &SharedRuntime {
         &self.background
     }
 
@@ -341,7 +341,7 @@ const THREADS: usize = 2;
 /// A small runtime shared by all stores of the process, so that their futures can be polled from any thread, inside or
 /// outside a runtime. It ends with the last store.
 #[derive(Clone)]
-pub(super) struct Background(Arc<Threads>);
+pub(super) struct SharedRuntime(Arc<Threads>);
 
 struct Threads(Option<Runtime>);
 
@@ -354,13 +354,13 @@ impl Drop for Threads {
     }
 }
 
-impl fmt::Debug for Background {
+impl fmt::Debug for SharedRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Background")
     }
 }
 
-impl Background {
+impl SharedRuntime {
     /// Returns the runtime, and starts it if necessary.
     pub(super) fn get() -> io::Result<Self> {
         static SHARED: Mutex<Weak<Threads>> = Mutex::new(Weak::new());

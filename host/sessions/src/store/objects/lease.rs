@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::{
-    bucket::{Background, Bucket, CreateOutcome, ListedObject, create, failed},
+    bucket::{Bucket, CreateOutcome, ListedObject, SharedRuntime, create, failed},
     log::numbered,
 };
 use crate::store::{Expected, SessionId, StoreError, StoredVersion, record};
@@ -61,7 +61,7 @@ impl StoreClock {
 pub(super) struct Lease {
     stop: Option<oneshot::Sender<()>>,
     released: Mutex<mpsc::Receiver<()>>,
-    _background: Background,
+    _background: SharedRuntime,
 }
 
 impl Drop for Lease {
@@ -78,7 +78,7 @@ impl Lease {
     /// Acquires a session's lease. Returns `None` if another process holds it.
     pub(super) async fn take(
         bucket: Arc<dyn Bucket>,
-        background: &Background,
+        background: &SharedRuntime,
         clock: StoreClock,
         lasts: Duration,
         id: &SessionId,

@@ -33,7 +33,7 @@ use crate::store::{
     StoredPage, StoredRecord, StoredSession, StoredVersion, check_length, check_write, record::MAX_WORKSPACE_BYTES,
 };
 use blobs::timestamp;
-use bucket::{Background, Bucket, ListedObject, Objects, failed};
+use bucket::{Bucket, ListedObject, Objects, SharedRuntime, failed};
 use lease::{Holder, Lease, StoreClock, probe};
 use log::{Head, Log, Outcome, RECORDS, Write, number_of};
 
@@ -72,7 +72,7 @@ const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 #[derive(Clone, Debug)]
 pub struct ObjectStore {
     bucket: Arc<dyn Bucket>,
-    background: Background,
+    background: SharedRuntime,
     clock: StoreClock,
     lease: Duration,
 }
@@ -96,7 +96,7 @@ impl ObjectStore {
         Self::with_bucket(Arc::new(objects), background).await
     }
 
-    async fn with_bucket(bucket: Arc<dyn Bucket>, background: Background) -> Result<Self, StoreError> {
+    async fn with_bucket(bucket: Arc<dyn Bucket>, background: SharedRuntime) -> Result<Self, StoreError> {
         let clock = probe(&*bucket).await?;
         Ok(Self { bucket, background, clock, lease: Self::LEASE })
     }

@@ -16,7 +16,7 @@ use crate::store::{
     PageRequest, SessionId, SessionStore as _, StoreError, block_on,
     objects::{
         BlobStore, ObjectStore,
-        bucket::{Background, Bucket as _},
+        bucket::{Bucket as _, SharedRuntime},
         lease::{LeaseLog, StoreClock},
         location::StoreLocation,
     },
@@ -224,7 +224,7 @@ fn old_temporary_files_are_removed() {
 
 #[test]
 fn listing_skips_foreign_names() {
-    let background = Background::get().unwrap();
+    let background = SharedRuntime::get().unwrap();
     let url = format!("memory://{}", crate::store::record::random_id());
     let place = StoreLocation::of(&url, background.handle().unwrap()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

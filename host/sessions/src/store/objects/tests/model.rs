@@ -17,7 +17,7 @@ use crate::store::{
     StoreError,
     objects::{
         ObjectStore,
-        bucket::{Background, Bucket, ListedObject, failed},
+        bucket::{Bucket, ListedObject, SharedRuntime, failed},
         lease::StoreClock,
     },
 };
@@ -219,7 +219,7 @@ impl Run {
         let clock = StoreClock { seen_ms: 0, seen_at: Instant::now() };
         let store = ObjectStore {
             bucket: Arc::clone(&memory) as _,
-            background: Background::get().unwrap(),
+            background: SharedRuntime::get().unwrap(),
             clock,
             lease: Duration::from_secs(1),
         };
