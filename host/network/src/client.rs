@@ -25,7 +25,7 @@ use reqwest::{
 use url::{Host, Url};
 
 use crate::{
-    message::{self, Code, Fault, Headers, MAX_RESPONSE_HEADERS, Redirect, RequestMessage, ResponseMessage},
+    message::{self, Fault, FaultCode, Headers, MAX_RESPONSE_HEADERS, Redirect, RequestMessage, ResponseMessage},
     secrets::{Reflections, Secrets},
 };
 
@@ -111,7 +111,7 @@ impl Client {
             client.build().map_err(|error| format!("cannot set up the network: {}", reason(&error)))
         };
         let made = self.http.get_or_init(make);
-        made.as_ref().map_err(|message| Fault::new(Code::Broken, message.clone()))
+        made.as_ref().map_err(|message| Fault::new(FaultCode::Broken, message.clone()))
     }
 
     /// Sends a request, follows its redirects, and reads the final response. Also returns the memory reserved for the
@@ -121,7 +121,7 @@ impl Client {
         mut request: RequestMessage,
         memory: &CallMemory,
     ) -> Result<(ResponseMessage, Vec<ReservedMemory>), Fault> {
-        let invalid = |message| Fault::new(Code::Invalid, message);
+        let invalid = |message| Fault::new(FaultCode::Invalid, message);
         let body = request.take_body(self.policy.request_bytes)?;
         let url = parse(&request.url).map_err(invalid)?;
         let method = self.method(&request.method)?;
@@ -146,15 +146,16 @@ impl Client {
                 "the method `{shown}` is not allowed; `network.methods` allows {}",
                 self.policy.methods.join(", ")
             );
-            return Err(Fault::new(Code::Refused, message));
+            return Err(Fault::new(FaultCode::Refused, message));
         }
-        Method::from_bytes(name.as_bytes()).map_err(|_| Fault::new(Code::Invalid, "the method is invalid".to_owned()))
+        Method::from_bytes(name.as_bytes())
+            .map_err(|_| Fault::new(FaultCode::Invalid, "the method is invalid".to_owned()))
     }
 
     /// Checks a URL against the policy. The resolver additionally checks the addresses of a host name; an IP address in
     /// the URL is checked only here.
     fn check(&self, url: &Url) -> Result<(), Fault> {
-        let refuse = |message| Err(Fault::new(Code::Refused, message));
+        let refuse = |message| Err(Fault::new(FaultCode::Refused, message));
         if !self.patterns.allow(url) {
             let list = self.patterns.describe();
             return refuse(format!(
@@ -178,10 +179,13 @@ impl Client {
         let mut request = reqwest::Request::new(hop.method.clone(), hop.url.clone());
         for (name, value) in &hop.headers {
             let filled = self.secrets.fill(&hop.url, value, reflections);
-            let filled = filled.map_err(|message| Fault::new(Code::Refused, message))?;
+            let filled = filled.map_err(|message| Fault::new(FaultCode::Refused, message))?;
             let value = HeaderValue::from_str(&filled);
             let mut value = value.map_err(|_| {
-                Fault::new(Code::Invalid, format!("the value of the header `{name}` contains an invalid character"))
+                Fault::new(
+                    FaultCode::Invalid,
+                    format!("the value of the header `{name}` contains an invalid character"),
+                )
             })?;
             value.set_sensitive(true);
             request.headers_mut().append(name.clone(), value);
@@ -191,7 +195,7 @@ impl Client {
         // The resolver or `check` has already accepted the address. A mismatch here is a bug in the HTTP library.
         match response.remote_addr() {
             Some(address) if !self.rules.allow(address.ip()) => {
-                Err(Fault::new(Code::Refused, format!("`{}` is not a public address", address.ip())))
+                Err(Fault::new(FaultCode::Refused, format!("`{}` is not a public address", address.ip())))
             }
             _ => Ok(response),
         }
@@ -200,7 +204,7 @@ impl Client {
     /// Builds the request to a redirect target. Method, body and headers change as in browsers.
     fn next(&self, hop: Hop, status: StatusCode, location: &HeaderValue) -> Result<Hop, Fault> {
         let Hop { url: from, mut method, mut headers, mut body, redirects } = hop;
-        let fault = |message| Fault::new(Code::Redirects, message);
+        let fault = |message| Fault::new(FaultCode::Redirects, message);
         if redirects >= self.policy.redirects {
             return Err(fault(format!(
                 "the request was redirected too often: the maximum `network.redirects` is {}",
@@ -235,7 +239,7 @@ impl Client {
     ) -> Result<(ResponseMessage, Vec<ReservedMemory>), Fault> {
         self.secrets.reflect(&hop.url, &mut reflections);
         let max_bytes = self.policy.response_bytes;
-        let limit = |message| Fault::new(Code::Limit, message);
+        let limit = |message| Fault::new(FaultCode::Limit, message);
         let status = response.status();
         let headers = message::response(response.headers()).map_err(limit)?;
         let mut body: Vec<u8> = Vec::new();
@@ -280,19 +284,19 @@ fn unreachable(url: &Url, error: &reqwest::Error) -> Fault {
     let mut cause = error.source();
     while let Some(inner) = cause {
         if let Some(refusal) = inner.downcast_ref::<NotPublic>() {
-            return Fault::new(Code::Refused, refusal.to_string());
+            return Fault::new(FaultCode::Refused, refusal.to_string());
         }
         cause = inner.source();
     }
     if error.is_connect() {
         let message = format!("cannot connect to `{}`: {}", origin(url), reason(error));
-        return Fault::new(Code::Unreachable, message);
+        return Fault::new(FaultCode::Unreachable, message);
     }
     broken(url, error)
 }
 
 fn broken(url: &Url, error: &reqwest::Error) -> Fault {
-    Fault::new(Code::Broken, format!("`{}` sent an invalid response: {}", origin(url), reason(error)))
+    Fault::new(FaultCode::Broken, format!("`{}` sent an invalid response: {}", origin(url), reason(error)))
 }
 
 /// Returns the error text of the innermost cause. The outer errors repeat the URL.

@@ -61,7 +61,7 @@ fn get() -> String {
 impl RequestMessage {
     pub(crate) fn read(text: &str) -> Result<Self, Fault> {
         serde_json::from_str(text)
-            .map_err(|error| Fault::new(Code::Invalid, format!("cannot parse the request: {error}")))
+            .map_err(|error| Fault::new(FaultCode::Invalid, format!("cannot parse the request: {error}")))
     }
 
     /// Decodes the body. Fails if it exceeds `max_bytes`, is set twice or is not valid base64.
@@ -71,10 +71,10 @@ impl RequestMessage {
             (Some(text), None) => text.into_bytes(),
             (None, Some(base64)) => STANDARD
                 .decode(base64)
-                .map_err(|_| Fault::new(Code::Invalid, "the body is not valid base64".to_owned()))?,
+                .map_err(|_| Fault::new(FaultCode::Invalid, "the body is not valid base64".to_owned()))?,
             (Some(_), Some(_)) => {
                 return Err(Fault::new(
-                    Code::Invalid,
+                    FaultCode::Invalid,
                     "the request has both `text` and `base64`; send one of them".to_owned(),
                 ));
             }
@@ -84,7 +84,7 @@ impl RequestMessage {
             let message = format!(
                 "the request body is {bytes} bytes; the maximum `network.request_bytes` is {max_bytes}; send less or raise the limit"
             );
-            return Err(Fault::new(Code::Limit, message));
+            return Err(Fault::new(FaultCode::Limit, message));
         }
         Ok(Some(body))
     }
@@ -128,13 +128,13 @@ impl ResponseMessage {
 /// A failed request, reported to the script.
 #[derive(Debug)]
 pub(crate) struct Fault {
-    pub(crate) code: Code,
+    pub(crate) code: FaultCode,
     pub(crate) message: String,
 }
 
 /// Failure category. It selects the exception that the script sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Code {
+pub(crate) enum FaultCode {
     /// The policy does not allow the request.
     #[error("refused")]
     Refused,
@@ -160,14 +160,14 @@ pub(crate) enum Code {
 }
 
 impl Fault {
-    pub(crate) fn new(code: Code, message: String) -> Self {
+    pub(crate) fn new(code: FaultCode, message: String) -> Self {
         Self { code, message }
     }
 }
 
 impl From<CallMemoryError> for Fault {
     fn from(error: CallMemoryError) -> Self {
-        Self::new(Code::Limit, format!("the response {error}"))
+        Self::new(FaultCode::Limit, format!("the response {error}"))
     }
 }
 
@@ -175,8 +175,8 @@ impl From<CallMemoryError> for Fault {
 impl From<Fault> for ToolError {
     fn from(Fault { code, message }: Fault) -> Self {
         let kind = match code {
-            Code::Limit => ToolErrorKind::Limit,
-            Code::Timeout => ToolErrorKind::Timeout,
+            FaultCode::Limit => ToolErrorKind::Limit,
+            FaultCode::Timeout => ToolErrorKind::Timeout,
             _ => ToolErrorKind::Failed,
         };
         // Escaping keeps untrusted text on a single line.
@@ -325,7 +325,8 @@ fn sorted(arguments: &str) -> String {
 }
 
 fn answer(answers: &Mutex<Answers>, arguments: &str) -> Result<String, ToolError> {
-    let missing = |why: &str| ToolError::from(Fault::new(Code::Broken, format!("cannot replay the request: {why}")));
+    let missing =
+        |why: &str| ToolError::from(Fault::new(FaultCode::Broken, format!("cannot replay the request: {why}")));
     let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
     let next = answers.get_mut(&sorted(arguments)).and_then(VecDeque::pop_front);
     match next.ok_or_else(|| missing("it was not recorded"))? {
@@ -387,7 +388,7 @@ fn runtime() -> Result<&'static Runtime, Fault> {
             .build();
         runtime.map_err(|error| format!("cannot start the network thread: {error}"))
     };
-    RUNTIME.get_or_init(make).as_ref().map_err(|message| Fault::new(Code::Broken, message.clone()))
+    RUNTIME.get_or_init(make).as_ref().map_err(|message| Fault::new(FaultCode::Broken, message.clone()))
 }
 
 /// Performs a request. Fails at the deadline or when the call is cancelled.
@@ -405,10 +406,10 @@ pub(crate) fn fetch(client: &Client, call: &Call, arguments: &str) -> Result<Str
     let (answered, _held) = runtime.block_on(async {
         tokio::select! {
             biased;
-            () = stop.notified() => Err(Fault::new(Code::Timeout, "the request was cancelled".to_owned())),
+            () = stop.notified() => Err(Fault::new(FaultCode::Timeout, "the request was cancelled".to_owned())),
             answered = timeout_at(deadline.into(), client.fetch(request, &call.memory)) => answered.unwrap_or_else(|_| {
                 let message = format!("the response was incomplete after {} ms", begun.elapsed().as_millis());
-                Err(Fault::new(Code::Timeout, message))
+                Err(Fault::new(FaultCode::Timeout, message))
             }),
         }
     })?;
@@ -418,8 +419,9 @@ pub(crate) fn fetch(client: &Client, call: &Call, arguments: &str) -> Result<Str
 /// Serializes a response. Two of the charged copies of its body are for the message. A control character takes six bytes
 /// in JSON, so the message can be longer. Its remaining length is charged before it is built.
 fn serialize(answered: &ResponseMessage, memory: &CallMemory) -> Result<String, Fault> {
-    let broken =
-        |error: &dyn fmt::Display| Fault::new(Code::Broken, format!("cannot serialize the response as JSON: {error}"));
+    let broken = |error: &dyn fmt::Display| {
+        Fault::new(FaultCode::Broken, format!("cannot serialize the response as JSON: {error}"))
+    };
     let mut length = Length(0);
     serde_json::to_writer(&mut length, answered).map_err(|error| broken(&error))?;
     let charged = answered.bytes as u64 * (COPIES_OF_A_BODY - 1);

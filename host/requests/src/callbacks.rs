@@ -120,7 +120,7 @@ struct CallbackClients {
 
 /// The body of a request to a service.
 #[derive(Serialize)]
-struct Question<'a> {
+struct CallBody<'a> {
     tool: &'a str,
     arguments: &'a RawValue,
     /// The call's index in the execution, starting at 0.
@@ -236,7 +236,7 @@ impl CallbackClients {
         };
         let arguments: &RawValue =
             serde_json::from_str(arguments).map_err(|_| failed("cannot be called: the arguments are not JSON"))?;
-        let question = Question { tool, arguments, call, session };
+        let question = CallBody { tool, arguments, call, session };
         let body = serde_json::to_vec(&question).map_err(|_| failed("cannot be called: the arguments are not JSON"))?;
         let timestamp_s = Timestamp::now().unix_ms() / 1_000;
         let client = if target.is_named { &self.named } else { &self.public };

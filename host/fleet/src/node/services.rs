@@ -150,7 +150,7 @@ impl Service for ImageObject {
 
 /// The input of an image's service.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Question {
+pub(super) struct ImageServiceInput {
     state: SessionState,
     request: ExecuteRequest,
 }
@@ -165,7 +165,7 @@ impl ImageObject {
     pub(super) async fn execute(
         &self,
         ctx: ObjectContext<'_>,
-        Json(question): Json<Question>,
+        Json(question): Json<ImageServiceInput>,
     ) -> Result<Json<ExecutionEnd>, HandlerError> {
         Ok(Json(execute_here(&ctx, &self.0, question.state, question.request).await?))
     }
@@ -198,7 +198,7 @@ pub(super) fn execute<'a>(
             return Err(TerminalError::new_with_code(status::FAILED, message));
         }
         let target = RequestTarget::object(service, state.session.name.to_string(), "execute");
-        let call = ctx.request::<_, Json<ExecutionEnd>>(target, Json(Question { state, request })).call();
+        let call = ctx.request::<_, Json<ExecutionEnd>>(target, Json(ImageServiceInput { state, request })).call();
         ctx.set(RUNNING_KEY, call.invocation_handle().await?.invocation_id().to_owned());
         let Json(done) = call.await?;
         Ok(done)
