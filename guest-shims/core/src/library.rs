@@ -300,16 +300,16 @@ impl<F: StandardFiles> MountSource for StandardLibrary<F> {
 mod tests {
     use super::*;
 
-    struct Two(Vec<(String, Vec<u8>)>);
+    struct TwoFiles(Vec<(String, Vec<u8>)>);
 
-    impl LibraryFiles for Two {
+    impl LibraryFiles for TwoFiles {
         fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError> {
             Ok(&self.0)
         }
     }
 
-    fn library() -> Library<Two> {
-        Library(Two(vec![("a.js".into(), b"text".into()), ("sub/b.js".into(), b"more".into())]))
+    fn library() -> Library<TwoFiles> {
+        Library(TwoFiles(vec![("a.js".into(), b"text".into()), ("sub/b.js".into(), b"more".into())]))
     }
 
     #[test]
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn names_with_a_common_prefix_are_distinguished() {
         let names = ["a-b.js", "a.js", "a/b.js", "a/c.js", "a/d/e.js", "a0.js", "ab/c.js"];
-        let library = Library(Two(names.map(|name| (name.to_owned(), Vec::new())).to_vec()));
+        let library = Library(TwoFiles(names.map(|name| (name.to_owned(), Vec::new())).to_vec()));
         let list = |dir: &str, limit| {
             library.list(dir, limit).unwrap().into_iter().map(|entry| entry.name).collect::<Vec<_>>()
         };

@@ -222,12 +222,12 @@ pub fn encode(
     bound_to: &str,
     into: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut sealing = Sealing { seal: Seal::new(key, bound_to), into };
+    let mut sealing = SealingWriter { seal: Seal::new(key, bound_to), into };
     sealing.write_all(&header::head(&HibernatedInfo::new(image, saved), SealKind::of(key)))?;
     let before = before_pages(saved)?;
     let pages = Differences { image, pages: saved.pages.iter(), page: [0; PAGE_BYTES], at: PAGE_BYTES };
     codec.pack(&mut before.as_slice().chain(pages).chain(saved.wasi.as_slice()), &mut sealing)?;
-    let Sealing { seal, into } = sealing;
+    let SealingWriter { seal, into } = sealing;
     into.write_all(&seal.finish())
 }
 
@@ -292,12 +292,12 @@ fn ranges(numbers: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
 }
 
 /// A writer that forwards bytes and adds them to the seal.
-struct Sealing<'a> {
+struct SealingWriter<'a> {
     seal: Seal,
     into: &'a mut dyn Write,
 }
 
-impl Write for Sealing<'_> {
+impl Write for SealingWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.into.write_all(bytes)?;
         self.seal.update(bytes);

@@ -34,7 +34,7 @@ impl Token<'_> {
 
 /// The type of an open bracket.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Open {
+enum OpenBracket {
     /// A parenthesis or square bracket. A slash after it is a division, unless it follows `if`, `while`, `for` or
     /// `with`.
     Group { is_head: bool },
@@ -51,7 +51,7 @@ const BEFORE_OPERAND: &str = "\
 pub(super) struct Tokens<'a> {
     pub(super) source: &'a str,
     pub(super) at: usize,
-    open: Vec<Open>,
+    open: Vec<OpenBracket>,
     /// `true` after an operand, where a slash is a division.
     is_after_operand: bool,
     /// `true` if the next brace starts a block.
@@ -161,7 +161,7 @@ impl<'a> Tokens<'a> {
                 }
                 b'$' if self.byte(1) == b'{' => {
                     self.at += 2;
-                    self.open.push(Open::Template);
+                    self.open.push(OpenBracket::Template);
                     self.after_operand(false);
                     return;
                 }
@@ -243,23 +243,23 @@ impl<'a> Tokens<'a> {
     fn after_sign(&mut self, sign: u8) {
         match sign {
             b'(' | b'[' => {
-                self.open.push(Open::Group { is_head: sign == b'(' && self.is_head_next });
+                self.open.push(OpenBracket::Group { is_head: sign == b'(' && self.is_head_next });
                 self.after_operand(false);
             }
             b'{' => {
-                self.open.push(Open::Brace { is_block: self.is_block_next });
+                self.open.push(OpenBracket::Brace { is_block: self.is_block_next });
                 self.after_operand(false);
                 self.is_block_next = true;
             }
             b')' | b']' => {
-                let is_head = self.open.pop() == Some(Open::Group { is_head: true });
+                let is_head = self.open.pop() == Some(OpenBracket::Group { is_head: true });
                 self.after_operand(!is_head);
                 self.is_block_next = true;
             }
             b'}' => match self.open.pop() {
-                Some(Open::Template) => self.skip_template(),
+                Some(OpenBracket::Template) => self.skip_template(),
                 open => {
-                    self.after_operand(open == Some(Open::Brace { is_block: false }));
+                    self.after_operand(open == Some(OpenBracket::Brace { is_block: false }));
                     self.is_block_next = true;
                 }
             },

@@ -261,11 +261,11 @@ struct Parser<'a> {
     /// The sequence being parsed: the top level, or the innermost alternative.
     tokens: Vec<Token>,
     /// The open groups of alternatives, innermost last.
-    open: Vec<Open>,
+    open: Vec<OpenGroup>,
 }
 
 /// A group of alternatives whose closing brace has not been parsed.
-struct Open {
+struct OpenGroup {
     /// The tokens before the group.
     outside: Vec<Token>,
     /// The group's complete alternatives.
@@ -283,7 +283,7 @@ impl Parser<'_> {
                     return Err(format!("its alternatives are nested more than {MAX_DEPTH} levels deep; flatten them"));
                 }
                 '{' => {
-                    self.open.push(Open { outside: mem::take(&mut self.tokens), branches: Vec::new() });
+                    self.open.push(OpenGroup { outside: mem::take(&mut self.tokens), branches: Vec::new() });
                 }
                 '}' => self.close()?,
                 ',' => match self.open.last_mut() {
@@ -311,7 +311,7 @@ impl Parser<'_> {
     }
 
     fn close(&mut self) -> Result<(), String> {
-        let Open { outside, mut branches } =
+        let OpenGroup { outside, mut branches } =
             self.open.pop().ok_or("a `}` has no matching `{`; write `\\}` for a literal `}`")?;
         branches.push(mem::replace(&mut self.tokens, outside));
         let is_nothing = |token: &Token| matches!(token, Token::Alternatives(branches) if branches.is_empty());
