@@ -91,7 +91,7 @@ impl<'a> Definitions<'a> {
 
 /// An entry on the stack of modules and components that are being read.
 #[derive(Clone, Copy, Debug)]
-enum Open {
+enum OpenDefinition {
     Module(usize),
     Component(usize),
 }
@@ -99,7 +99,7 @@ enum Open {
 #[derive(Debug, Default)]
 struct Reader<'a> {
     definitions: Definitions<'a>,
-    open: Vec<Open>,
+    open: Vec<OpenDefinition>,
     items: u64,
 }
 
@@ -110,11 +110,11 @@ impl<'a> Reader<'a> {
                 self.open.push(match encoding {
                     Encoding::Module => {
                         self.definitions.modules.push(Module::default());
-                        Open::Module(self.definitions.modules.len() - 1)
+                        OpenDefinition::Module(self.definitions.modules.len() - 1)
                     }
                     Encoding::Component => {
                         self.definitions.components.push(Component::default());
-                        Open::Component(self.definitions.components.len() - 1)
+                        OpenDefinition::Component(self.definitions.components.len() - 1)
                     }
                 });
                 Ok(())
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             payload => match self.open.last() {
-                Some(Open::Module(module)) => match self.definitions.modules.get_mut(*module) {
+                Some(OpenDefinition::Module(module)) => match self.definitions.modules.get_mut(*module) {
                     Some(module) => Ok(module.payload(&payload, bytes)?),
                     None => Ok(()),
                 },
@@ -230,7 +230,7 @@ impl<'a> Reader<'a> {
         self.items(count.into())?;
         let enclosing = self.open.iter().rev().take(usize::try_from(count).unwrap_or(usize::MAX));
         for (open, up) in enclosing.zip((0..count).rev()) {
-            if let Open::Component(component) = open
+            if let OpenDefinition::Component(component) = open
                 && let Some(component) = self.definitions.components.get_mut(*component)
             {
                 component.captures.push(Capture { kind, up, index });
@@ -249,7 +249,7 @@ impl<'a> Reader<'a> {
     /// Adds a step with `items` items to the component that is being read.
     fn step(&mut self, step: InstantiationStep<'a>, items: u64) -> Result<(), Refusal> {
         self.items(items)?;
-        let Some(Open::Component(component)) = self.open.last() else {
+        let Some(OpenDefinition::Component(component)) = self.open.last() else {
             return Err(Refusal::Malformed("a core module contains a component section".into()));
         };
         if let Some(component) = self.definitions.components.get_mut(*component) {
