@@ -21,7 +21,7 @@ use crate::{
     exec::platform::{RunningGuard, Ticker},
     guest::{
         fuel, instantiate,
-        recycled::{GuestStoreData, Stacks},
+        recycled::{GuestStoreData, StackPool},
     },
     load::{
         parts,
@@ -54,7 +54,7 @@ pub(crate) struct EngineInner {
     /// The metering mode of the code that `wasmtime` compiles.
     pub(crate) metering: Metering,
     pub(crate) linker: Linker<GuestStoreData>,
-    pub(crate) stacks: Stacks,
+    pub(crate) stacks: StackPool,
     pub(crate) ticker: Ticker,
     /// Loaded for the first TypeScript script.
     pub(crate) stripper: OnceLock<Stripper>,
@@ -188,7 +188,7 @@ impl EngineInner {
             wasmtime,
             metering,
             linker,
-            stacks: Stacks::default(),
+            stacks: StackPool::default(),
             ticker: Ticker::default(),
             stripper: OnceLock::new(),
             loaded: Mutex::default(),

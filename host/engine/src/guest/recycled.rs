@@ -41,7 +41,7 @@ use crate::{
 
 /// Idle restored instances of a runtime.
 pub(crate) struct RecycledInstances {
-    waiting: Reuse<GuestMachine>,
+    waiting: ReusePool<GuestMachine>,
     /// Maximum number of private pages to restore after a short script. Pages that were written once stay private, so
     /// they are restored again after each later script.
     max_private_pages: usize,
@@ -58,7 +58,7 @@ impl RecycledInstances {
         let max_private_pages = pool.keep_resident_bytes / PAGE_BYTES;
         // Scripts that wait use no core, so more scripts than cores can run and end at the same time. The limit bounds
         // the memory of idle instances.
-        Self { waiting: Reuse::new(2 * cores), max_private_pages }
+        Self { waiting: ReusePool::new(2 * cores), max_private_pages }
     }
 
     pub(crate) fn take(&self) -> Option<GuestMachine> {
@@ -146,13 +146,13 @@ fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: u
 ///
 /// If another processor wrote an object, this processor must first load each of its cache lines. When instances moved
 /// between threads, two threads had 1.3 times the throughput of one, instead of 1.8 times.
-struct Reuse<T> {
+struct ReusePool<T> {
     /// Each object with the thread that used it last, in the order in which they were returned.
     unused: Mutex<Vec<(ThreadId, T)>>,
     max_count: usize,
 }
 
-impl<T> Reuse<T> {
+impl<T> ReusePool<T> {
     /// Creates an empty collection with room for `max_count` objects.
     pub(crate) fn new(max_count: usize) -> Self {
         Self { unused: Mutex::default(), max_count }
@@ -206,15 +206,15 @@ const IDLE_COUNT: usize = 16;
 /// Wasmtime counts `max_wasm_stack` from the current stack pointer and does not know the size of the thread's stack. A
 /// deep recursion on a thread with a small stack would abort the host. Guests therefore never run on the caller's
 /// stack, but always on one of these stacks, which end in a guard page.
-pub(crate) struct Stacks(Reuse<DefaultStack>);
+pub(crate) struct StackPool(ReusePool<DefaultStack>);
 
-impl Default for Stacks {
+impl Default for StackPool {
     fn default() -> Self {
-        Self(Reuse::new(IDLE_COUNT))
+        Self(ReusePool::new(IDLE_COUNT))
     }
 }
 
-impl Stacks {
+impl StackPool {
     /// Runs `work` on a guest stack and returns its result. A panic in `work` propagates to the caller.
     pub(crate) fn run<R>(&self, work: impl FnOnce() -> R) -> io::Result<R> {
         let mut stack = match self.0.take() {
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn thread_prefers_its_last_instance() {
-        let reuse = Reuse::new(4);
+        let reuse = ReusePool::new(4);
         assert_eq!(reuse.take(), None);
         reuse.put_back(1);
         reuse.put_back(2);
@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn pool_size_is_limited() {
-        let reuse = Reuse::new(2);
+        let reuse = ReusePool::new(2);
         (1..=3).for_each(|each| reuse.put_back(each));
         assert_eq!(reuse.take_all().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(reuse.take(), None);

@@ -15,7 +15,7 @@ use super::{
     folder::{EntryAt, EntryKind, Folder, Ident, is_single_name},
     journal::{Journal, JournalStep},
     recover::{self, Lock},
-    site::Site,
+    site::CommitSite,
     stage::{self, Stager},
 };
 
@@ -71,7 +71,7 @@ impl HostDirectory {
         recover::run(root, self.path())?;
 
         let (name, staging) = recover::make_staging(root)?;
-        let mut site = Site::new(root, &staging, &name);
+        let mut site = CommitSite::new(root, &staging, &name);
         let (journal, mut written) = match prepare(&mut site, plan, contents) {
             Ok(prepared) => prepared,
             Err(error) => {
@@ -91,7 +91,7 @@ impl HostDirectory {
 
 /// Prepares a commit, including its journal, without changing any of the user's files.
 pub(super) fn prepare(
-    site: &mut Site<'_>,
+    site: &mut CommitSite<'_>,
     plan: &[CommitStep],
     contents: &mut Vfs,
 ) -> Result<(Journal, WrittenFiles), MountError> {
@@ -115,7 +115,7 @@ pub(super) fn prepare(
 
 /// Updates the reported states, because moving a file to its path changes its change time. If the host has changed a
 /// file in the meantime, the old state stays, so the next commit is a conflict.
-fn settle(site: &mut Site<'_>, steps: &[JournalStep], written: &mut [(String, SourceStat)]) {
+fn settle(site: &mut CommitSite<'_>, steps: &[JournalStep], written: &mut [(String, SourceStat)]) {
     let moved = steps.iter().filter_map(|step| match step {
         JournalStep::Create { path, new, .. } | JournalStep::Replace { path, new, .. } => Some((path.as_str(), new)),
         JournalStep::Remove { .. } | JournalStep::RemoveFolder { .. } => None,
@@ -133,7 +133,7 @@ fn settle(site: &mut Site<'_>, steps: &[JournalStep], written: &mut [(String, So
 
 /// Removes the private directory. The commit's outcome is already decided, so a failure is only logged. The next
 /// recovery removes the remaining files.
-fn discard(site: &Site<'_>) {
+fn discard(site: &CommitSite<'_>) {
     if let Err(error) = recover::remove_staging(site.root, site.staging_name) {
         tracing::warn!(
             staging = site.staging_name,

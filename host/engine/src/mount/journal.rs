@@ -21,7 +21,7 @@ use super::{
     commit,
     error::{Collision, MountError},
     folder::{EntryAt, EntryKind, Folder, Ident},
-    site::{Site, expect, move_free},
+    site::{CommitSite, expect, move_free},
 };
 
 /// The name of the journal in the private directory.
@@ -167,7 +167,7 @@ impl Journal {
     }
 }
 
-impl Site<'_> {
+impl CommitSite<'_> {
     /// Fails if one of the completed steps cannot be undone. Changes nothing.
     pub(super) fn check_undo(&mut self, steps: &[JournalStep]) -> Result<(), MountError> {
         for (index, step) in steps.iter().enumerate() {

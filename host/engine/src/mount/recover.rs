@@ -16,7 +16,7 @@ use super::{
     error::MountError,
     folder::{EntryAt, EntryKind, Folder},
     journal::{self, Journal, JournalRead, UNDO_NAME},
-    site::Site,
+    site::CommitSite,
 };
 
 /// Counts of interrupted commits that recovery found, by result.
@@ -48,7 +48,7 @@ pub(super) fn run(root: &Folder, path: &Path) -> Result<Recovery, MountError> {
         match read_journal(root, &staging)? {
             JournalRead::None => recovery.discarded_count += 1,
             JournalRead::Complete(journal) => {
-                if settle(&journal, &mut Site::new(root, &staging, &name))? {
+                if settle(&journal, &mut CommitSite::new(root, &staging, &name))? {
                     recovery.finished_count += 1;
                 } else {
                     recovery.undone_count += 1;
@@ -89,7 +89,7 @@ pub(super) fn unfinished(root: &Folder) -> Result<Option<String>, MountError> {
 }
 
 /// Finishes the commit and returns `true`, or undoes it and returns `false` if it cannot be finished.
-fn settle(journal: &Journal, site: &mut Site<'_>) -> Result<bool, MountError> {
+fn settle(journal: &Journal, site: &mut CommitSite<'_>) -> Result<bool, MountError> {
     let steps = &journal.steps;
     let undoing = site.staging.find(UNDO_NAME).map_err(MountError::io("inspect", UNDO_NAME))?;
     if undoing != EntryAt::Nothing {

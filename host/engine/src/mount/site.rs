@@ -20,7 +20,7 @@ use super::{
 };
 
 /// A mounted directory, and the private staging directory that it contains during a commit.
-pub(super) struct Site<'a> {
+pub(super) struct CommitSite<'a> {
     pub(super) root: &'a Folder,
     pub(super) staging: &'a Folder,
     pub(super) staging_name: &'a str,
@@ -32,7 +32,7 @@ fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-impl<'a> Site<'a> {
+impl<'a> CommitSite<'a> {
     pub(super) fn new(root: &'a Folder, staging: &'a Folder, staging_name: &'a str) -> Self {
         Self { root, staging, staging_name, walker: Walker::new(root) }
     }

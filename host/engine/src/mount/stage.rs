@@ -14,7 +14,7 @@ use super::{
     error::{Collision, MountError},
     folder::{EntryAt, EntryKind, Folder, Ident},
     journal::{JournalStep, new_slot},
-    site::Site,
+    site::CommitSite,
 };
 
 /// The buffer size for copying contents, in bytes: one chunk of a mounted file.
@@ -82,7 +82,7 @@ enum Item<'c> {
 }
 
 pub(super) struct Stager<'s, 'a, 'p> {
-    site: &'s mut Site<'a>,
+    site: &'s mut CommitSite<'a>,
     /// Walks the private directory.
     walker: Walker<'a>,
     /// Topmost new directories by path, with the indices of their steps. A whole new tree is built in the private
@@ -94,7 +94,7 @@ pub(super) struct Stager<'s, 'a, 'p> {
 }
 
 impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
-    pub(super) fn new(site: &'s mut Site<'a>, plan: &[CommitStep]) -> Self {
+    pub(super) fn new(site: &'s mut CommitSite<'a>, plan: &[CommitStep]) -> Self {
         let is_new = |step: &&CommitStep| matches!(step, CommitStep::WriteFile { .. } | CommitStep::CreateDir { .. });
         let new_count = plan.iter().filter(is_new).count();
         let staging = site.staging;

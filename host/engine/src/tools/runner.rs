@@ -342,7 +342,7 @@ pub(super) struct Job {
 }
 
 /// The result of a call's thread.
-enum Work {
+enum CallWork {
     Answered(Answer),
     /// Validated arguments as JSON text, for the caller to answer.
     Checked(Arc<PendingCalls>, String),
@@ -382,25 +382,25 @@ fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, p
         match checked {
             Ok(()) if approve => leave_to_approver(&call.name, text, pending),
             Ok(()) => work(&call, &entry, (arguments, text), max_bytes, pending),
-            Err(failure) => Work::Answered(Err(failure)),
+            Err(failure) => CallWork::Answered(Err(failure)),
         }
     }));
     let panicked =
-        |_| Work::Answered(Err(CallFailure::new(ToolErrorKind::Failed, format!("`{}` panicked", call.name))));
+        |_| CallWork::Answered(Err(CallFailure::new(ToolErrorKind::Failed, format!("`{}` panicked", call.name))));
     let worked = worked.unwrap_or_else(panicked);
     let ended = completions.elapsed();
     let index = call.index;
     // Released before the answer becomes visible, so that the slot is free when the caller sees the answer.
     drop(place);
     match worked {
-        Work::Answered(answer) => {
+        CallWork::Answered(answer) => {
             drop(held);
             if status.answer() {
                 let (answer, held) = hold_answer(&completions.account, answer);
                 completions.put([FinishedCall { index, answer, held, ended }]);
             }
         }
-        Work::Checked(pending, arguments) => {
+        CallWork::Checked(pending, arguments) => {
             let (status, completions) = (Arc::clone(status), Arc::clone(completions));
             let name = call.name;
             pending.push(index, PendingCall { name, arguments, held, max_bytes, approve, status, completions });
@@ -409,15 +409,15 @@ fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, p
 }
 
 /// Leaves a call that needs an approval to the caller of the execution. Denies it if the caller does not approve calls.
-fn leave_to_approver(name: &str, text: String, pending: Option<Arc<PendingCalls>>) -> Work {
+fn leave_to_approver(name: &str, text: String, pending: Option<Arc<PendingCalls>>) -> CallWork {
     if let Some(pending) = pending.filter(|pending| pending.is_approver()) {
-        return Work::Checked(pending, text);
+        return CallWork::Checked(pending, text);
     }
     let message = format!(
         "calls to `{name}` need an approval (`tools.{name}.approve`), and this execution has no approver; run the script \
          alone with `glovebox run`, use `glovebox mcp`, or start it with `Request::approvals`"
     );
-    Work::Answered(Err(CallFailure::new(ToolErrorKind::Denied, message)))
+    CallWork::Answered(Err(CallFailure::new(ToolErrorKind::Denied, message)))
 }
 
 /// Calls the handler with valid arguments, or leaves the call to the caller of a started execution.
@@ -427,15 +427,15 @@ fn work(
     (arguments, text): (Value, String),
     max_bytes: u64,
     pending: Option<Arc<PendingCalls>>,
-) -> Work {
-    Work::Answered(match (&entry.answerer, pending) {
+) -> CallWork {
+    CallWork::Answered(match (&entry.answerer, pending) {
         (Answerer::Handler(handler), _) => {
             handler(call, arguments).map_err(CallFailure::from).and_then(|result| within(result.to_string(), max_bytes))
         }
         (Answerer::TextHandler(handler), _) => {
             handler(call, text).map_err(CallFailure::from).and_then(|text| within(text, max_bytes)).and_then(json_text)
         }
-        (Answerer::Caller, Some(pending)) => return Work::Checked(pending, text),
+        (Answerer::Caller, Some(pending)) => return CallWork::Checked(pending, text),
         (Answerer::Caller, None) => {
             let message = format!(
                 "the caller answers calls to `{}`, but this execution was not begun with `start`; use `start`, or give \

@@ -68,14 +68,14 @@ fn file_changed_with_its_time_restored_is_kept() {
 
 #[test]
 fn hidden_change_between_steps_rolls_back_the_commit() {
-    use super::super::site::Site;
+    use super::super::site::CommitSite;
     use super::crashing::prepared;
     let dir = tempdir().unwrap();
     let ready = prepared(dir.path());
     let root = ready.host.root();
     let staging = root.child(&ready.name).unwrap();
     change_keeping_time(&dir.path().join("changed.txt"), "OLD");
-    let reason = Site::new(root, &staging, &ready.name).carry_out(&ready.journal.steps).unwrap();
+    let reason = CommitSite::new(root, &staging, &ready.name).carry_out(&ready.journal.steps).unwrap();
     assert!(matches!(reason, Some(MountError::Conflict { path, .. }) if path == "changed.txt"));
     super::super::recover::remove_staging(root, &ready.name).unwrap();
     let mut expected = ready.before;
@@ -206,7 +206,7 @@ fn deletion_on_both_sides_is_no_conflict() {
 
 #[test]
 fn change_between_steps_rolls_back_the_commit() {
-    use super::super::site::Site;
+    use super::super::site::CommitSite;
     use super::crashing::prepared;
     // Makes the host's change before each of the first ten steps. The step that creates the file comes later and fails,
     // so the commit is undone.
@@ -215,7 +215,7 @@ fn change_between_steps_rolls_back_the_commit() {
         let ready = prepared(dir.path());
         let root = ready.host.root();
         let staging = root.child(&ready.name).unwrap();
-        let mut site = Site::new(root, &staging, &ready.name);
+        let mut site = CommitSite::new(root, &staging, &ready.name);
         for (index, step) in ready.journal.steps.iter().take(before_step).enumerate() {
             site.advance(index, step).unwrap();
         }

@@ -9,7 +9,7 @@ use tempfile::tempdir;
 
 use super::super::journal::{self, Journal};
 use super::super::recover::Lock;
-use super::super::site::Site;
+use super::super::site::CommitSite;
 use super::super::stage::Stager;
 use super::super::{HostDirectory, MountError, RESERVED_PREFIX, recover};
 use super::*;
@@ -30,7 +30,7 @@ pub(super) fn prepared(path: &Path) -> Prepared {
     let mut guest = Guest::new();
     let plan = sample_plan(&mut guest, &host);
     let (name, staging) = recover::make_staging(host.root()).unwrap();
-    let mut site = Site::new(host.root(), &staging, &name);
+    let mut site = CommitSite::new(host.root(), &staging, &name);
     let (journal, _) = super::super::commit::prepare(&mut site, &plan, &mut guest.vfs).unwrap();
     Prepared { host, name, journal, before }
 }
@@ -49,7 +49,7 @@ fn interrupted_commit_is_completed_from_any_step() {
         let ready = prepared(dir.path());
         {
             let staging = ready.host.root().child(&ready.name).unwrap();
-            let mut site = Site::new(ready.host.root(), &staging, &ready.name);
+            let mut site = CommitSite::new(ready.host.root(), &staging, &ready.name);
             for (index, step) in ready.journal.steps.iter().take(done).enumerate() {
                 site.advance(index, step).unwrap();
             }
@@ -72,7 +72,7 @@ fn interrupted_rollback_is_completed() {
         let dir = tempdir().unwrap();
         let ready = prepared(dir.path());
         let staging = ready.host.root().child(&ready.name).unwrap();
-        let mut site = Site::new(ready.host.root(), &staging, &ready.name);
+        let mut site = CommitSite::new(ready.host.root(), &staging, &ready.name);
         for (index, step) in ready.journal.steps.iter().enumerate() {
             site.advance(index, step).unwrap();
         }
@@ -95,7 +95,7 @@ fn commit_interrupted_before_its_journal_has_no_effect() {
     let mut guest = Guest::new();
     let plan = sample_plan(&mut guest, &host);
     let (name, staging) = recover::make_staging(host.root()).unwrap();
-    let mut site = Site::new(host.root(), &staging, &name);
+    let mut site = CommitSite::new(host.root(), &staging, &name);
     let mut stager = Stager::new(&mut site, &plan);
     for step in &plan {
         stager.add(step, &mut guest.vfs).unwrap();
@@ -129,7 +129,7 @@ fn files_changed_by_the_host_after_a_crash_are_kept() {
         let ready = prepared(dir.path());
         let root = ready.host.root();
         let staging = root.child(&ready.name).unwrap();
-        let mut site = Site::new(root, &staging, &ready.name);
+        let mut site = CommitSite::new(root, &staging, &ready.name);
         for (index, step) in ready.journal.steps.iter().take(done).enumerate() {
             site.advance(index, step).unwrap();
         }
@@ -159,7 +159,7 @@ fn host_files_in_a_new_tree_are_kept() {
     let ready = prepared(dir.path());
     let root = ready.host.root();
     let staging = root.child(&ready.name).unwrap();
-    let mut site = Site::new(root, &staging, &ready.name);
+    let mut site = CommitSite::new(root, &staging, &ready.name);
     let steps = &ready.journal.steps;
     let new = steps.iter().position(|step| step.path() == "new").unwrap();
     for (index, step) in steps.iter().take(new + 1).enumerate() {
