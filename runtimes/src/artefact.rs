@@ -202,7 +202,7 @@ impl Digest {
 
     /// Reads `from` to its end. Returns the digest and the number of bytes read.
     pub(crate) fn of_reader(from: &mut dyn Read) -> io::Result<(Self, u64)> {
-        let mut hashing = Hashing::new(io::sink());
+        let mut hashing = HashingWriter::new(io::sink());
         let bytes = io::copy(from, &mut hashing)?;
         Ok((hashing.finish().1, bytes))
     }
@@ -250,12 +250,12 @@ impl<'de> Deserialize<'de> for Digest {
 }
 
 /// A writer that hashes its input.
-pub(crate) struct Hashing<W> {
+pub(crate) struct HashingWriter<W> {
     inner: W,
     hasher: Sha256,
 }
 
-impl<W> Hashing<W> {
+impl<W> HashingWriter<W> {
     pub(crate) fn new(inner: W) -> Self {
         Self { inner, hasher: Sha256::new() }
     }
@@ -266,7 +266,7 @@ impl<W> Hashing<W> {
     }
 }
 
-impl<W: Write> Write for Hashing<W> {
+impl<W: Write> Write for HashingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let taken = self.inner.write(bytes)?;
         self.hasher.update(bytes.get(..taken).unwrap_or(bytes));

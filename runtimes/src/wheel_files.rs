@@ -12,7 +12,7 @@ use zip::{ZipArchive, result::ZipError};
 
 use crate::{
     CacheError, Digest, PackageEntry, Progress,
-    artefact::Hashing,
+    artefact::HashingWriter,
     entries::Pinned,
     trusted::{TempFile, TrustedDir},
 };
@@ -317,7 +317,7 @@ pub(crate) fn copy_pinned<'a>(
     progress: &dyn Progress,
 ) -> Result<TempFile<'a>, ExtractError> {
     let expected = pinned.size_bytes;
-    let mut hashing = Hashing::new(into.create()?);
+    let mut hashing = HashingWriter::new(into.create()?);
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut copied = 0u64;
     loop {

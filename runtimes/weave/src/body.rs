@@ -31,7 +31,7 @@ use crate::{
 
 /// The functions, globals and tag that rewritten functions use. All indices refer to the woven module.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Work {
+pub(crate) struct Instrumentation {
     pub(crate) fuel: Option<Fuel>,
     pub(crate) depth: Option<Depth>,
     pub(crate) memory: Option<VirtualMemory>,
@@ -84,7 +84,7 @@ pub(crate) fn rewrite(
     module: &Module<'_>,
     body: &FunctionBody<'_>,
     frame: FunctionFrame,
-    work: &Work,
+    work: &Instrumentation,
     shift: &mut Shift,
 ) -> Result<Function, WeaveError> {
     let wrong = WeaveError::invalid(module.name);
@@ -128,7 +128,7 @@ fn read_locals(
 
 struct Writer<'w> {
     code: Function,
-    work: &'w Work,
+    work: &'w Instrumentation,
     frame: FunctionFrame,
     /// `true` if the function's code is inside a block, so that branches to the function's end reach the code after the
     /// block.
@@ -149,7 +149,7 @@ struct Writer<'w> {
 }
 
 impl<'w> Writer<'w> {
-    fn new(work: &'w Work, frame: FunctionFrame, mut locals: Locals, count: u32, charges: &Charges) -> Self {
+    fn new(work: &'w Instrumentation, frame: FunctionFrame, mut locals: Locals, count: u32, charges: &Charges) -> Self {
         let is_counted = work.depth.is_some() && frame.stack_bytes.is_some();
         let knows_depth = is_counted || (work.depth.is_some() && charges.catches);
         let has_lengths = charges.steps.iter().any(|step| step.check == FuelCheck::CheckLength);

@@ -8,7 +8,7 @@ use wasmparser::{Operator, TypeRef};
 
 use crate::{
     WeaveError,
-    body::{self, Fuel, FunctionFrame, Work},
+    body::{self, Fuel, FunctionFrame, Instrumentation},
     glue::Assembly,
     guest::{Module, count, index},
     plan::Shift,
@@ -93,7 +93,7 @@ pub fn metered(bytes: &[u8], counter: Counter<'_>) -> Result<Vec<u8>, WeaveError
     }
     assembly.start = module.start.map(|start| shift.function(start));
 
-    let work = Work { fuel: Some(Fuel { global, halt: refuel }), ..Work::default() };
+    let work = Instrumentation { fuel: Some(Fuel { global, halt: refuel }), ..Instrumentation::default() };
     for (function, body) in module.own_functions() {
         let Some(of) = module.function_type(function) else { continue };
         let results = assembly.block_of(module.name, of, &mut shift)?;

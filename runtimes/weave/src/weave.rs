@@ -11,7 +11,7 @@ use wasmparser::{ExternalKind, TypeRef};
 
 use crate::{
     Description, Guest,
-    body::{self, Depth, Fuel, FunctionFrame, VirtualMemory, Work},
+    body::{self, Depth, Fuel, FunctionFrame, Instrumentation, VirtualMemory},
     glue::{self, Assembly},
     guest::{Module, ParsedGuest, count, index, is_host_call},
     machine,
@@ -254,7 +254,7 @@ fn assemble(shim: &Module<'_>, guests: Vec<ParsedGuest<'_>>, options: &WeaveOpti
     own.finish(&mut assembly).ok_or_else(|| WeaveError::Shim("a function has no body".to_owned()))?;
     assembly.copy_functions(shim, &mut shim_shift)?;
     for guest in &plan.guests {
-        let work = Work {
+        let work = Instrumentation {
             fuel: options.metered.then_some(Fuel { global: fuel, halt }),
             depth: Some(depth),
             memory: Some(VirtualMemory { size: guest.virtual_size, grow }),
@@ -358,7 +358,11 @@ fn exports(assembly: &mut Assembly, shim: &Module<'_>, shift: &mut Shift) -> Res
     Ok(())
 }
 
-fn rewrite_functions(assembly: &mut Assembly, guest: &PlacedGuest<'_>, work: &Work) -> Result<(), WeaveError> {
+fn rewrite_functions(
+    assembly: &mut Assembly,
+    guest: &PlacedGuest<'_>,
+    work: &Instrumentation,
+) -> Result<(), WeaveError> {
     let module = &guest.read.module;
     let mut shift = guest.shift.clone();
     for ((function, body), stack_bytes) in module.own_functions().zip(&guest.read.depths.counted) {
