@@ -44,12 +44,12 @@ pub(crate) enum Image {
 /// An engine and its progress display.
 pub(crate) struct Host {
     pub(crate) engine: Engine,
-    pub(crate) steps: Arc<Steps>,
+    pub(crate) steps: Arc<StepProgress>,
 }
 
 impl Host {
     pub(crate) fn open(global: &GlobalArgs, pooling: Pooling) -> anyhow::Result<Self> {
-        let steps = Arc::new(Steps::default());
+        let steps = Arc::new(StepProgress::default());
         let mut config = EngineConfig::default();
         match pooling {
             Pooling::Single => config.pool = None,
@@ -156,7 +156,7 @@ const TICK: Duration = Duration::from_millis(120);
 /// A display that shows the progress of steps on standard error, and cancels them on Ctrl-C. It costs nothing until the
 /// first step.
 #[derive(Debug, Default)]
-pub(crate) struct Steps(Mutex<Display>);
+pub(crate) struct StepProgress(Mutex<Display>);
 
 #[derive(Debug, Default)]
 enum Display {
@@ -166,7 +166,7 @@ enum Display {
     Lines(Sender<String>),
 }
 
-impl Steps {
+impl StepProgress {
     /// Removes the bar from the screen before the guest's output.
     pub(crate) fn clear(&self) {
         let mut display = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,7 +177,7 @@ impl Steps {
     }
 }
 
-impl Progress for Steps {
+impl Progress for StepProgress {
     fn done(&self) {
         self.clear();
     }

@@ -9,7 +9,7 @@ use pep440_rs::{Version, VersionSpecifiers};
 use serde::Deserialize;
 
 use crate::{
-    engine::{Steps, user_packages_dir},
+    engine::{StepProgress, user_packages_dir},
     stored,
     terminal::note,
 };
@@ -34,7 +34,7 @@ pub(crate) fn add_with_requirements(
     let present = own.list()?;
     let is_missing = |package: &&PackageEntry| present.iter().all(|other| other.sha256 != package.sha256);
     let missing = catalogue.with_requirements(package).into_iter().filter(is_missing);
-    let steps = Steps::default();
+    let steps = StepProgress::default();
     let wheels: Result<Vec<_>, UserPackageError> =
         missing.map(|package| Ok((&package.file, own.download_pinned(package, &steps)?))).collect();
     let taken = PackageList::builtin()?.modules();

@@ -9,7 +9,7 @@ use glovebox_runtimes::{normal_package_name, read_wheel};
 use serde::Serialize;
 
 use crate::{
-    engine::{Steps, user_packages_dir},
+    engine::{StepProgress, user_packages_dir},
     interrupt,
     script_packages::{add_with_requirements, open_user_packages},
     terminal::{Column::Left, Hinted, note, out, out_json, out_report, table},
@@ -210,7 +210,7 @@ fn add_one(
 /// Returns the file name and the bytes of a wheel that is given as `NAME==VERSION` or as a file.
 fn wheel(own: &UserPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> {
     if let Some((name, version)) = wanted.split_once("==") {
-        return Ok(own.download(name, version, &Steps::default())?);
+        return Ok(own.download(name, version, &StepProgress::default())?);
     }
     let path = Path::new(wanted);
     let file = path.file_name().and_then(|name| name.to_str()).filter(|name| name.ends_with(".whl"));
