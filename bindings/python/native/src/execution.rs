@@ -15,7 +15,7 @@ use pyo3::{
 
 use crate::{
     error::{IntoException, not_committed},
-    interrupt::{Event, attended, deliver, interruptible},
+    interrupt::{Event, deliver, interruptible, run_attended},
     started::PyStarted,
 };
 
@@ -184,9 +184,9 @@ impl Input {
             None => interruptible(py, &token, move || run(request))?,
             Some(listener) => {
                 let attend = |event| deliver(py, listener, event);
-                attended(py, &token, attend, move |events| {
+                run_attended(py, &token, attend, move |events| {
                     run(request.on_output(move |stream, bytes| {
-                        // Cannot fail: `attended` receives until its work has ended.
+                        // Cannot fail: `run_attended` receives until its work has ended.
                         let _ = events.send(Event::Output(stream, bytes.to_vec()));
                     }))
                 })?

@@ -166,7 +166,7 @@ impl glovebox::Progress for Progress {
     fn message(&self, text: &str) {
         LISTENER.with_borrow(|listener| {
             if let Some((events, _)) = listener {
-                // Cannot fail: `attended` receives until this thread has ended.
+                // Cannot fail: `run_attended` receives until this thread has ended.
                 let _ = events.send(Event::Progress(text.to_owned()));
             }
         });
@@ -179,7 +179,7 @@ impl glovebox::Progress for Progress {
 
 /// Runs `work` on another thread, and calls `attend` with its events on this thread. An exception from `attend` or from
 /// a signal handler cancels `token`, and is raised when `work` has ended.
-pub(crate) fn attended<T: Send>(
+pub(crate) fn run_attended<T: Send>(
     py: Python<'_>,
     token: &CancelToken,
     mut attend: impl FnMut(Event) -> PyResult<()>,

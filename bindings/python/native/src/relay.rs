@@ -29,7 +29,7 @@ impl OutputRelay {
     pub(crate) fn pass_on(&self, stream: Stream, bytes: &[u8]) {
         let mut state = self.state();
         if let Some(events) = &state.events {
-            // Cannot fail: `attended` receives until the step has ended.
+            // Cannot fail: `run_attended` receives until the step has ended.
             let _ = events.send(Event::Output(stream, bytes.to_vec()));
         } else {
             state.held.push((stream, bytes.to_vec()));

@@ -15,7 +15,7 @@ use pyo3::{
 use crate::{
     error::{IntoException, ProcessOwned},
     execution::{Entry, Input, PyExecution, ToolInput, entry},
-    interrupt::{Event, Progress, attended, interruptible},
+    interrupt::{Event, Progress, interruptible, run_attended},
     started::{PyStarted, SuspendedInput, WaitingCall, suspended, waiting_calls},
 };
 
@@ -53,7 +53,7 @@ impl PySandbox {
             (Event::Progress(text), Some(progress)) => progress.call1(py, (text,)).map(drop),
             _ => Ok(()),
         };
-        let built = attended(py, &CancelToken::new(), attend, move |_| builder.build())?;
+        let built = run_attended(py, &CancelToken::new(), attend, move |_| builder.build())?;
         Ok(Self(ProcessOwned::new(built.map_err(IntoException::exception)?)))
     }
 

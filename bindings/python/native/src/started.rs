@@ -15,7 +15,7 @@ use pyo3::{
 use crate::{
     error::{IntoException, ProcessOwned, not_committed},
     execution::{PyCancelToken, PyExecution, cancel_token, tool_answer},
-    interrupt::{attended, deliver, interruptible},
+    interrupt::{deliver, interruptible, run_attended},
     relay::OutputRelay,
 };
 
@@ -111,7 +111,7 @@ impl PyStarted {
             Some(listener) => {
                 let output = &self.output;
                 let attend = |event| deliver(py, &listener, event);
-                attended(py, &self.token, attend, move |events| {
+                run_attended(py, &self.token, attend, move |events| {
                     let _step = output.begin_step(events);
                     started.advance(answers, None)
                 })?
