@@ -192,7 +192,7 @@ pub type Toolbox = Toolset<Rc<CheckedDefinition>>;
 /// Fails if a tool is invalid. The text describes the problem.
 #[cfg(any(feature = "tools", test))]
 pub(crate) fn host_toolbox(world: &World) -> Result<Toolbox, String> {
-    world.tools.as_ref().map_or_else(|| Ok(Toolbox::default()), |tools| checked(&tools.list()))
+    world.tools.as_ref().map_or_else(|| Ok(Toolbox::default()), |tools| check_tools(&tools.list()))
 }
 
 /// Returns no tools. A component without tools omits the schema compiler, which is three times as large as all other
@@ -204,7 +204,7 @@ pub(crate) fn host_toolbox(_world: &World) -> Result<Toolbox, String> {
 
 /// Checks the tools and compiles their schemas. Returns the reason if a tool is invalid.
 #[cfg(any(feature = "tools", test))]
-pub(crate) fn checked(tools: &[types::Tool]) -> Result<Toolbox, String> {
+pub(crate) fn check_tools(tools: &[types::Tool]) -> Result<Toolbox, String> {
     if tools.len() > MAX_TOOLS {
         return Err(format!("the host has {} tools; the maximum is {MAX_TOOLS}", tools.len()));
     }

@@ -4,7 +4,7 @@ use super::{fake::FakeClocks, *};
 use crate::{
     ToolHost,
     bindings::types::{CallFailure, Outcome, Tool, ToolError, ToolFailure, ToolOutcome},
-    platform::checked,
+    platform::check_tools,
 };
 
 /// A host with tools that return their arguments, fail, return invalid or long text, or take time.
@@ -182,8 +182,8 @@ fn pending_calls_count_against_the_memory_limit() {
 #[test]
 fn invalid_tools_are_reported() {
     let many: Vec<_> = (0..=1024).map(|index| tool(&format!("t{index}"), None)).collect();
-    assert!(checked(&many[..1024]).is_ok());
-    assert!(checked(&many).unwrap_err().contains("1025"));
+    assert!(check_tools(&many[..1024]).is_ok());
+    assert!(check_tools(&many).unwrap_err().contains("1025"));
     for (tools, expected) in [
         (vec![tool("a", None), tool("a", None)], "twice"),
         (vec![tool("a b", None)], "invalid name"),
@@ -192,7 +192,7 @@ fn invalid_tools_are_reported() {
         (vec![tool("a", Some(&format!("[{}0]", "{},".repeat(50_000))))], "schemas need up to"),
         (vec![Tool { description: "x".repeat(1 << 20), ..tool("a", None) }], "in total"),
     ] {
-        let reason = checked(&tools).unwrap_err();
+        let reason = check_tools(&tools).unwrap_err();
         assert!(reason.contains(expected), "{reason}");
     }
 }

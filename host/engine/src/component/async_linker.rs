@@ -38,7 +38,7 @@ fn into_wit<R>(result: Result<R, SandboxFailure>) -> wasmtime::Result<Result<R, 
 
 impl<T: SandboxView + 'static> Interface<'_, T> {
     /// Adds a fallible function whose calls run on separate threads.
-    fn awaited<P, R>(
+    fn add_awaited<P, R>(
         &mut self,
         name: &str,
         work: impl Fn(&mut SandboxCtx, P) -> Result<R, SandboxFailure> + Copy + Send + Sync + 'static,
@@ -53,7 +53,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
     }
 
     /// Adds a fallible function that runs on the store's thread.
-    fn at_once<P, R>(
+    fn add_blocking<P, R>(
         &mut self,
         name: &str,
         work: impl Fn(&mut SandboxCtx, P) -> Result<R, SandboxFailure> + Send + Sync + 'static,
@@ -92,7 +92,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
     }
 
     /// Adds a resource whose destructor runs on a separate thread, because it can take a long time.
-    fn awaited_resource<R: 'static>(
+    fn add_awaited_resource<R: 'static>(
         &mut self,
         name: &str,
         end: impl Fn(&mut SandboxCtx, Resource<R>) -> wasmtime::Result<()> + Copy + Send + Sync + 'static,
@@ -107,13 +107,15 @@ pub(super) fn add_sandbox<T: SandboxView + 'static>(linker: &mut Linker<T>) -> w
     let mut of = Interface(linker.instance(SANDBOX)?);
     of.define_infallible("info", |ctx, ()| Host::info(ctx))?;
     of.define_infallible("default-policy", |ctx, ()| Host::default_policy(ctx))?;
-    of.awaited("execute", |ctx, (runtime, request, policy)| Host::execute(ctx, runtime, request, policy))?;
-    of.awaited("validate", |ctx, (runtime, request, policy)| Host::validate(ctx, runtime, request, policy))?;
-    of.awaited("start", |ctx, (runtime, request, policy, tools)| Host::start(ctx, runtime, request, policy, tools))?;
-    of.awaited("start-suspendable", |ctx, (runtime, request, policy, tools)| {
+    of.add_awaited("execute", |ctx, (runtime, request, policy)| Host::execute(ctx, runtime, request, policy))?;
+    of.add_awaited("validate", |ctx, (runtime, request, policy)| Host::validate(ctx, runtime, request, policy))?;
+    of.add_awaited("start", |ctx, (runtime, request, policy, tools)| {
+        Host::start(ctx, runtime, request, policy, tools)
+    })?;
+    of.add_awaited("start-suspendable", |ctx, (runtime, request, policy, tools)| {
         Host::start_suspendable(ctx, runtime, request, policy, tools)
     })?;
-    of.awaited("resume-suspended", |ctx, (runtime, suspended, files, policy, tools)| {
+    of.add_awaited("resume-suspended", |ctx, (runtime, suspended, files, policy, tools)| {
         Host::resume_suspended(ctx, runtime, suspended, files, policy, tools)
     })?;
     add_started(&mut of)?;
@@ -124,15 +126,15 @@ pub(super) fn add_sandbox<T: SandboxView + 'static>(linker: &mut Linker<T>) -> w
 }
 
 fn add_started<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Result<()> {
-    of.awaited_resource::<StartedResource>("started", HostStarted::drop)?;
-    of.awaited("[method]started.suspend", |ctx, (it,)| HostStarted::suspend(ctx, it))?;
-    of.awaited("[method]started.continue", |ctx, (it, answers, wait_ms)| {
+    of.add_awaited_resource::<StartedResource>("started", HostStarted::drop)?;
+    of.add_awaited("[method]started.suspend", |ctx, (it,)| HostStarted::suspend(ctx, it))?;
+    of.add_awaited("[method]started.continue", |ctx, (it, answers, wait_ms)| {
         HostStarted::continue_(ctx, it, answers, wait_ms)
     })?;
     of.define_infallible("[method]started.read-output", |ctx, (it, stream, offset, len)| {
         HostStarted::read_output(ctx, it, stream, offset, len)
     })?;
-    of.at_once("[method]started.files", |ctx, (it,)| HostStarted::files(ctx, it))?;
+    of.add_blocking("[method]started.files", |ctx, (it,)| HostStarted::files(ctx, it))?;
     of.0.func_wrap(
         "[method]started.cancel",
         |mut store: StoreContextMut<'_, T>, (it,): (Resource<StartedResource>,)| {
@@ -142,55 +144,57 @@ fn add_started<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime:
 }
 
 fn add_session<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Result<()> {
-    of.awaited_resource::<SessionResource>("session", HostSession::drop)?;
-    of.awaited("[static]session.open", |ctx, (runtime, policy, options)| {
+    of.add_awaited_resource::<SessionResource>("session", HostSession::drop)?;
+    of.add_awaited("[static]session.open", |ctx, (runtime, policy, options)| {
         HostSession::open(ctx, runtime, policy, options)
     })?;
-    of.awaited("[static]session.resume", |ctx, (runtime, state, policy, options)| {
+    of.add_awaited("[static]session.resume", |ctx, (runtime, state, policy, options)| {
         HostSession::resume(ctx, runtime, state, policy, options)
     })?;
     of.define_infallible("[method]session.id", |ctx, (it,)| HostSession::id(ctx, it))?;
     of.define_infallible("[method]session.info", |ctx, (it,)| HostSession::info(ctx, it))?;
-    of.awaited("[method]session.execute", |ctx, (it, request)| HostSession::execute(ctx, it, request))?;
-    of.awaited("[method]session.start", |ctx, (it, request)| HostSession::start(ctx, it, request))?;
-    of.awaited("[method]session.get-variable", |ctx, (it, name)| HostSession::get_variable(ctx, it, name))?;
-    of.awaited("[method]session.set-variable", |ctx, (it, name, json)| HostSession::set_variable(ctx, it, name, json))?;
-    of.awaited("[method]session.fork", |ctx, (it,)| HostSession::fork(ctx, it))?;
-    of.awaited("[method]session.checkpoint", |ctx, (it,)| HostSession::checkpoint(ctx, it))?;
-    of.awaited("[method]session.checkpoints", |ctx, (it,)| HostSession::checkpoints(ctx, it))?;
-    of.awaited("[method]session.undo", |ctx, (it,)| HostSession::undo(ctx, it))?;
-    of.awaited("[method]session.undo-to", |ctx, (it, id)| HostSession::undo_to(ctx, it, id))?;
-    of.awaited("[method]session.hibernate", |ctx, (it,)| HostSession::hibernate(ctx, it))?;
-    of.awaited("[method]session.close", |ctx, (it,)| HostSession::close(ctx, it))
+    of.add_awaited("[method]session.execute", |ctx, (it, request)| HostSession::execute(ctx, it, request))?;
+    of.add_awaited("[method]session.start", |ctx, (it, request)| HostSession::start(ctx, it, request))?;
+    of.add_awaited("[method]session.get-variable", |ctx, (it, name)| HostSession::get_variable(ctx, it, name))?;
+    of.add_awaited("[method]session.set-variable", |ctx, (it, name, json)| {
+        HostSession::set_variable(ctx, it, name, json)
+    })?;
+    of.add_awaited("[method]session.fork", |ctx, (it,)| HostSession::fork(ctx, it))?;
+    of.add_awaited("[method]session.checkpoint", |ctx, (it,)| HostSession::checkpoint(ctx, it))?;
+    of.add_awaited("[method]session.checkpoints", |ctx, (it,)| HostSession::checkpoints(ctx, it))?;
+    of.add_awaited("[method]session.undo", |ctx, (it,)| HostSession::undo(ctx, it))?;
+    of.add_awaited("[method]session.undo-to", |ctx, (it, id)| HostSession::undo_to(ctx, it, id))?;
+    of.add_awaited("[method]session.hibernate", |ctx, (it,)| HostSession::hibernate(ctx, it))?;
+    of.add_awaited("[method]session.close", |ctx, (it,)| HostSession::close(ctx, it))
 }
 
 fn add_session_files<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Result<()> {
-    of.awaited("[method]session.files", |ctx, (it,)| HostSession::files(ctx, it))?;
-    of.awaited("[method]session.write-file", |ctx, (it, path, bytes, if_exists)| {
+    of.add_awaited("[method]session.files", |ctx, (it,)| HostSession::files(ctx, it))?;
+    of.add_awaited("[method]session.write-file", |ctx, (it, path, bytes, if_exists)| {
         HostSession::write_file(ctx, it, path, bytes, if_exists)
     })?;
-    of.awaited("[method]session.write-file-from", |ctx, (it, path, contents, if_exists)| {
+    of.add_awaited("[method]session.write-file-from", |ctx, (it, path, contents, if_exists)| {
         HostSession::write_file_from(ctx, it, path, contents, if_exists)
     })?;
-    of.awaited("[method]session.rename-file", |ctx, (it, from, to, if_exists)| {
+    of.add_awaited("[method]session.rename-file", |ctx, (it, from, to, if_exists)| {
         HostSession::rename_file(ctx, it, from, to, if_exists)
     })?;
-    of.awaited("[method]session.delete-file", |ctx, (it, path, recursive)| {
+    of.add_awaited("[method]session.delete-file", |ctx, (it, path, recursive)| {
         HostSession::delete_file(ctx, it, path, recursive)
     })
 }
 
 fn add_files<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Result<()> {
     of.resource::<Snapshot>("files", HostFiles::drop)?;
-    of.at_once("[method]files.list", |ctx, (it, pattern)| HostFiles::list(ctx, it, pattern))?;
-    of.at_once("[method]files.stat", |ctx, (it, path)| HostFiles::stat(ctx, it, path))?;
-    of.at_once("[method]files.read", |ctx, (it, path, offset, len)| HostFiles::read(ctx, it, path, offset, len))
+    of.add_blocking("[method]files.list", |ctx, (it, pattern)| HostFiles::list(ctx, it, pattern))?;
+    of.add_blocking("[method]files.stat", |ctx, (it, path)| HostFiles::stat(ctx, it, path))?;
+    of.add_blocking("[method]files.read", |ctx, (it, path, offset, len)| HostFiles::read(ctx, it, path, offset, len))
 }
 
 fn add_blob<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Result<()> {
     of.resource::<Bytes>("blob", HostBlob::drop)?;
     of.define_infallible("[constructor]blob", |ctx, ()| HostBlob::new(ctx))?;
-    of.at_once("[method]blob.append", |ctx, (it, bytes)| HostBlob::append(ctx, it, bytes))?;
+    of.add_blocking("[method]blob.append", |ctx, (it, bytes)| HostBlob::append(ctx, it, bytes))?;
     of.define_infallible("[method]blob.size", |ctx, (it,)| HostBlob::size(ctx, it))?;
     of.define_infallible("[method]blob.read", |ctx, (it, offset, len)| HostBlob::read(ctx, it, offset, len))
 }

@@ -53,7 +53,7 @@ fn wrong(what: impl Into<String>) -> SandboxError {
 
 /// Checks and converts the component's tools. Also returns the approximate memory that the host holds for them, in
 /// bytes.
-pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), SandboxError> {
+pub(super) fn check_tools(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), SandboxError> {
     if tools.len() > MAX_TOOLS {
         return Err(wrong(format!("there are {} tools; the maximum is {MAX_TOOLS}; offer fewer", tools.len())));
     }

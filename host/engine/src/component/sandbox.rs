@@ -217,7 +217,7 @@ impl SandboxCtx {
 }
 
 /// Lists the entries that match a pattern. Fails if there are more than a list can contain.
-pub(super) fn listed(files: &Files, pattern: &str) -> Result<Vec<FileEntry>, SandboxFailure> {
+pub(super) fn list_files(files: &Files, pattern: &str) -> Result<Vec<FileEntry>, SandboxFailure> {
     let entries = files.list(pattern).map_err(refused(pattern))?;
     if entries.len() > MAX_LISTED_FILES {
         let message = too_many_files(entries.len());
@@ -228,7 +228,7 @@ pub(super) fn listed(files: &Files, pattern: &str) -> Result<Vec<FileEntry>, San
 
 impl HostFiles for SandboxCtx {
     fn list(&mut self, files: Resource<Snapshot>, pattern: String) -> Result<Vec<FileEntry>, SandboxFailure> {
-        listed(self.get(&files)?.files(), &pattern)
+        list_files(self.get(&files)?.files(), &pattern)
     }
 
     fn stat(&mut self, files: Resource<Snapshot>, path: String) -> Result<FileEntry, SandboxFailure> {

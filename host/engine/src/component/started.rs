@@ -13,7 +13,7 @@ use wasmtime::component::Resource;
 
 use super::{
     SandboxCtx,
-    caller_tools::checked,
+    caller_tools::check_tools,
     convert::{self, SandboxFailure},
     ctx::Caller,
     quotas::{Meter, QuotaError, QuotaUse, Share},
@@ -55,7 +55,7 @@ impl Caller {
         if tools.is_empty() {
             return Ok(sandbox);
         }
-        let (tools, bytes) = checked(tools)?;
+        let (tools, bytes) = check_tools(tools)?;
         let share = self.meter.take(QuotaUse::Bytes(bytes))?;
         let toolbox = sandbox.0.toolbox.with(&tools);
         let toolbox = toolbox.map_err(|error| SandboxError::InvalidArgument(format!("`tools`: {error}")))?;

@@ -19,7 +19,7 @@ use crate::{
         SandboxCtx,
         convert::{self, SandboxFailure, refused, weight},
         quotas::{QuotaUse, Share},
-        sandbox::{Bytes, listed},
+        sandbox::{Bytes, list_files},
         session::SessionResource,
         started::request_bytes,
         wit::{
@@ -207,7 +207,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         pattern: String,
     ) -> Result<Vec<FileEntry>, SandboxFailure> {
         let call = begin(accessor, &session, pattern.len())?;
-        call.run(move |call, session, _| listed(&snapshot(call, session)?, &pattern)).await
+        call.run(move |call, session, _| list_files(&snapshot(call, session)?, &pattern)).await
     }
 
     async fn rename_file(

@@ -1,7 +1,7 @@
 //! Tests of the limits on a component's own tools.
 
 use super::*;
-use crate::component::{caller_tools::checked, wit::types::Tool};
+use crate::component::{caller_tools::check_tools, wit::types::Tool};
 
 fn tool(name: impl Into<String>, schema: impl Into<String>) -> Tool {
     Tool { name: name.into(), description: String::new(), arguments_schema: Some(schema.into()) }
@@ -9,7 +9,7 @@ fn tool(name: impl Into<String>, schema: impl Into<String>) -> Tool {
 
 /// Returns the reason for the rejection, or `None` if the tools are accepted.
 fn refusal(tools: &[Tool]) -> Option<String> {
-    match checked(tools) {
+    match check_tools(tools) {
         Ok(_) => None,
         Err(SandboxError::InvalidArgument(text)) => Some(text),
         Err(other) => panic!("{other:?}"),
@@ -129,7 +129,7 @@ fn number_of_regular_expressions_is_limited() {
 
 #[test]
 fn caller_tools_count_as_held_bytes() {
-    let bytes = |tools: &[Tool]| checked(tools).unwrap().1;
+    let bytes = |tools: &[Tool]| check_tools(tools).unwrap().1;
     let plain = bytes(&[tool("ask", "{}")]);
     assert!(plain < 2_000, "{plain}");
     assert!(bytes(&[tool("ask", r#"{"pattern": "a"}"#)]) > 128 << 10);
