@@ -24,7 +24,7 @@ pub fn decode(
     key: Option<&SessionKey>,
     bound_to: &str,
 ) -> Result<SavedSession, ResumeError> {
-    let envelope = opened(bytes, key, bound_to)?;
+    let envelope = open_envelope(bytes, key, bound_to)?;
     let info = &envelope.info;
     if info.image_sha256 != image.identity {
         return Err(ResumeError::Image {
@@ -78,12 +78,12 @@ pub fn reseal(
     bound_to: &str,
     rebound_to: &str,
 ) -> Result<Vec<u8>, ResumeError> {
-    Ok(sealed(&opened(bytes, key, bound_to)?, key, rebound_to))
+    Ok(sealed(&open_envelope(bytes, key, bound_to)?, key, rebound_to))
 }
 
 /// Seals bytes with a key under a name, without decompressing them. The bytes must have been sealed without a key.
 pub fn seal(bytes: &[u8], key: &SessionKey, bound_to: &str) -> Result<Vec<u8>, ResumeError> {
-    Ok(sealed(&opened(bytes, None, "")?, Some(key), bound_to))
+    Ok(sealed(&open_envelope(bytes, None, "")?, Some(key), bound_to))
 }
 
 /// Replaces a keyed seal with a plain checksum, for receivers without the key. The result is protected against damage
@@ -92,7 +92,7 @@ pub fn seal(bytes: &[u8], key: &SessionKey, bound_to: &str) -> Result<Vec<u8>, R
 /// # Errors
 /// Fails if the bytes are not a hibernated session, or are not sealed with `key` under `bound_to`.
 pub fn unseal(bytes: &[u8], key: &SessionKey, bound_to: &str) -> Result<Vec<u8>, ResumeError> {
-    Ok(sealed(&opened(bytes, Some(key), bound_to)?, None, ""))
+    Ok(sealed(&open_envelope(bytes, Some(key), bound_to)?, None, ""))
 }
 
 fn sealed(envelope: &Envelope<'_>, key: Option<&SessionKey>, bound_to: &str) -> Vec<u8> {
@@ -107,7 +107,7 @@ fn sealed(envelope: &Envelope<'_>, key: Option<&SessionKey>, bound_to: &str) -> 
 }
 
 /// Splits the bytes into their parts and verifies the seal.
-fn opened<'a>(bytes: &'a [u8], key: Option<&SessionKey>, bound_to: &str) -> Result<Envelope<'a>, ResumeError> {
+fn open_envelope<'a>(bytes: &'a [u8], key: Option<&SessionKey>, bound_to: &str) -> Result<Envelope<'a>, ResumeError> {
     let envelope = Envelope::split(bytes)?;
     match (envelope.seal, key) {
         (SealKind::Sha256, Some(_)) => return Err(ResumeError::Unauthenticated),

@@ -305,7 +305,7 @@ impl<R: ToolRunner> ToolCalls<R> {
             Ok(Start::Answered(answer)) => {
                 let (answer, held) = hold_answer(&self.account, answer);
                 let done = FinishedCall { index, answer, held, ended: self.watch.elapsed() };
-                self.ran(id, deadline, done);
+                self.record_finished(id, deadline, done);
             }
             Err(failure) => self.ended_unrun(id, index, failure, now),
         }
@@ -353,7 +353,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         for done in self.runner.answers() {
             let Some(at) = self.running.iter().position(|call| call.index == done.index) else { continue };
             let RunningCall { id, deadline, .. } = self.running.remove(at);
-            self.ran(id, deadline, done);
+            self.record_finished(id, deadline, done);
         }
         let now = self.watch.elapsed();
         while let Some(at) = self.running.iter().position(|call| call.deadline <= now) {
@@ -405,7 +405,7 @@ impl<R: ToolRunner> ToolCalls<R> {
 
     /// Records a call that has run. An answer after the deadline is a timeout, even if the host noticed the delay only
     /// now.
-    fn ran(&mut self, id: u64, deadline: Duration, done: FinishedCall) {
+    fn record_finished(&mut self, id: u64, deadline: Duration, done: FinishedCall) {
         let FinishedCall { index, answer, held, ended } = done;
         let answer = if ended > deadline { Err(timeout(self.call_timeout_ms)) } else { answer };
         let ended = self.recorded_time(ended);
@@ -416,14 +416,14 @@ impl<R: ToolRunner> ToolCalls<R> {
     /// Records a tool's answer and queues the reply. `done.ended` is a time for the records.
     fn reply(&mut self, id: u64, done: FinishedCall) {
         let FinishedCall { index, answer, held, ended } = done;
-        self.write_down(index, &answer, ended);
+        self.record_answer(index, &answer, ended);
         self.unread_ran += 1;
         self.unread.push_back(Reply::Answer { id, answer, ran: true, held });
     }
 
     /// Records a call that ended without an answer from its tool. `ended` is a time for the records.
     fn finish(&mut self, id: u64, index: usize, answer: Answer, ended: Duration) {
-        self.write_down(index, &answer, ended);
+        self.record_answer(index, &answer, ended);
         self.answer(id, answer);
     }
 
@@ -432,7 +432,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         self.unread.push_back(Reply::Answer { id, answer, ran: false, held });
     }
 
-    fn write_down(&mut self, index: usize, answer: &Answer, ended: Duration) {
+    fn record_answer(&mut self, index: usize, answer: &Answer, ended: Duration) {
         self.tally.finish(index, answer, ended);
         self.report(index);
     }
