@@ -34,7 +34,7 @@ impl Guest for Adapter {
 fn settings() -> &'static Result<Settings, Problem> {
     static SETTINGS: OnceLock<Result<Settings, Problem>> = OnceLock::new();
     SETTINGS.get_or_init(|| {
-        let provided = policy::provided(glovebox_guest::default_policy());
+        let provided = policy::from_provider(glovebox_guest::default_policy());
         Settings::read(&get_environment(), &provided)
     })
 }

@@ -47,7 +47,7 @@ same_cases! {
 }
 
 /// Converts the provider's default policy.
-pub(crate) fn provided(policy: wit::Policy) -> ContractPolicy {
+pub(crate) fn from_provider(policy: wit::Policy) -> ContractPolicy {
     let wit::Policy { limits: given, clock, entropy, args, env, inject_setup, auto_persist_globals, session } = policy;
     let mut limits = Limits::default();
     if let Some(given) = given {
@@ -95,7 +95,7 @@ pub(crate) fn to_wit(policy: &ContractPolicy) -> wit::Policy {
 }
 
 /// Applies changes to a policy. `changes` is an object with the names used in policy files.
-pub(crate) fn changed(policy: &ContractPolicy, changes: &Map<String, Value>) -> Result<ContractPolicy, Problem> {
+pub(crate) fn apply_changes(policy: &ContractPolicy, changes: &Map<String, Value>) -> Result<ContractPolicy, Problem> {
     let form = |error: serde_json::Error| Problem::policy(format!("`policy`: {error}"));
     let mut value = serde_json::to_value(policy).map_err(form)?;
     change_policy(&mut value, changes, &TABLES).map_err(|error| match error {
@@ -113,7 +113,7 @@ pub(crate) fn changed(policy: &ContractPolicy, changes: &Map<String, Value>) -> 
 
 /// Applies changes to the granted policy. Rejects a result that exceeds the grant.
 pub(crate) fn narrowed(granted: &ContractPolicy, requested: &Map<String, Value>) -> Result<ContractPolicy, Problem> {
-    let policy = changed(granted, requested)?;
+    let policy = apply_changes(granted, requested)?;
     match parts(granted).first_excess(&parts(&policy)) {
         None => Ok(policy),
         Some(GrantExcess { key, requested, granted }) => {
@@ -176,7 +176,7 @@ impl Settings {
             None => provided.clone(),
             Some(text) => {
                 let changes: Map<String, Value> = serde_json::from_str(text).map_err(|error| wrong(POLICY, &error))?;
-                changed(provided, &changes).map_err(|problem| wrong(POLICY, &problem.detail))?
+                apply_changes(provided, &changes).map_err(|problem| wrong(POLICY, &problem.detail))?
             }
         };
         let key = given(SESSION_KEY).map(|text| {
@@ -230,7 +230,7 @@ pub(crate) mod tests {
             session: None,
         };
         let Value::Object(changes) = json!({ "limits": { "fuel": 1_000_000_000_u64 } }) else { unreachable!() };
-        changed(&provided(empty), &changes).unwrap()
+        apply_changes(&from_provider(empty), &changes).unwrap()
     }
 
     fn narrow(policy: Value) -> Result<ContractPolicy, String> {
@@ -288,7 +288,7 @@ pub(crate) mod tests {
             "session": { "checkpoints": { "every": 3 }, "on_unwind": "end" },
         }))
         .unwrap();
-        assert_eq!(provided(to_wit(&policy)), policy);
+        assert_eq!(from_provider(to_wit(&policy)), policy);
     }
 
     pub(crate) fn provided_policy() -> ContractPolicy {

@@ -130,7 +130,7 @@ impl BootedGuest<'_> {
         let env = script.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let input = Input { name: script.name, args: script.args, env, stdin: true };
         let json = serde_json::to_string(&input).map_err(|error| DriverError::Report(error.to_string()))?;
-        let Some(parsed) = self.parsed("input", &json)? else { return Ok(false) };
+        let Some(parsed) = self.try_parse_json("input", &json)? else { return Ok(false) };
         let done = self.ask(self.at.prepare, &[parsed])?;
         self.guest.free(parsed)?;
         self.set_image_input(has_image_input)?;
@@ -281,7 +281,7 @@ impl BootedGuest<'_> {
             // A module has no value to report.
             Grammar::AsyncScript | Grammar::Module => JsValue::UNDEFINED,
         };
-        let value = self.awaited(value)?;
+        let value = self.unwrap_promise(value)?;
         if value.is_undefined() {
             return Ok(Completion::Done(None));
         }
@@ -297,7 +297,7 @@ impl BootedGuest<'_> {
     }
 
     /// Returns the result of a fulfilled promise, and any other value unchanged. Consumes the argument.
-    fn awaited(&mut self, value: JsValue) -> Result<JsValue, DriverError> {
+    fn unwrap_promise(&mut self, value: JsValue) -> Result<JsValue, DriverError> {
         if value.address().is_none() || self.promise_state(value)? != PROMISE_FULFILLED {
             return Ok(value);
         }

@@ -174,7 +174,7 @@ impl BootedGuest<'_> {
     }
 
     /// Like [`parse_json`](Self::parse_json), but discards an exception and returns `None`.
-    pub(super) fn parsed(&mut self, name: &str, json: &str) -> Result<Option<JsValue>, DriverError> {
+    pub(super) fn try_parse_json(&mut self, name: &str, json: &str) -> Result<Option<JsValue>, DriverError> {
         let value = self.parse_json(name, json)?;
         if value.is_some_and(JsValue::is_exception) {
             self.guest.discard_exception()?;
@@ -228,7 +228,9 @@ impl Globals for BootedGuest<'_> {
     fn restore(&mut self, json: Option<&str>, max_bytes: u64) -> Result<bool, DriverError> {
         let (state, is_whole) = match json {
             None => (JsValue::UNDEFINED, true),
-            Some(json) => self.parsed("globals", json)?.map_or((JsValue::UNDEFINED, false), |state| (state, true)),
+            Some(json) => {
+                self.try_parse_json("globals", json)?.map_or((JsValue::UNDEFINED, false), |state| (state, true))
+            }
         };
         let max = JsValue::int(u32::try_from(max_bytes).unwrap_or(MAX_INT).min(MAX_INT));
         let done = self.ask(self.at.restore_globals, &[state, max])?;
