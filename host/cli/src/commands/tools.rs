@@ -81,10 +81,10 @@ impl DefinedToolsArgs {
     pub(crate) fn tools(&self, policy: &Policy) -> anyhow::Result<Vec<Tool>> {
         let mut tools = self.programs.all_tools(policy)?;
         if let Some(path) = &self.definitions {
-            tools.extend(defined(path)?);
+            tools.extend(read_definitions(path)?);
         }
         if let Some(path) = &self.tools_from {
-            tools.extend(listed(mcp::servers(path)?, policy)?);
+            tools.extend(list_tools(mcp::servers(path)?, policy)?);
         }
         Ok(tools)
     }
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &ToolsCommandArgs) -> anyhow::Result<i32> {
 }
 
 /// Reads the tools that a file defines.
-fn defined(path: &Path) -> anyhow::Result<Vec<Tool>> {
+fn read_definitions(path: &Path) -> anyhow::Result<Vec<Tool>> {
     let what = format!("file `{}`", escaped(path));
     let hint = "write [{\"name\": \"add\", \"description\": \"…\", \"schema\": {…}}]";
     let file = File::open(path).or_hint(|| format!("cannot read {what}"), hint)?;
@@ -138,7 +138,7 @@ impl Definition {
 }
 
 /// Starts MCP servers, lists their tools, and stops the servers.
-fn listed(servers: Vec<UpstreamConfig>, policy: &Policy) -> anyhow::Result<Vec<Tool>> {
+fn list_tools(servers: Vec<UpstreamConfig>, policy: &Policy) -> anyhow::Result<Vec<Tool>> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start threads")?;
     runtime.block_on(async {
         let Some(upstreams) = mcp::start(servers, policy).await? else { return Ok(Vec::new()) };
