@@ -99,7 +99,7 @@ pub(crate) struct NewGuest<'a> {
 }
 
 /// Creates a guest from a new instance and reseeds its random numbers.
-pub(crate) fn fresh(new: NewGuest<'_>) -> Result<Guest, ExecuteError> {
+pub(crate) fn new_guest(new: NewGuest<'_>) -> Result<Guest, ExecuteError> {
     reseeded(new.runtime, instantiate_idle(new)?)
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn fresh(new: NewGuest<'_>) -> Result<Guest, ExecuteError> {
 pub(crate) fn one_shot(new: NewGuest<'_>) -> Result<Guest, ExecuteError> {
     let (runtime, limits) = (new.runtime, new.limits);
     let Some((recycled, mut machine)) = runtime.recycled.as_ref().and_then(|all| Some((all, all.take()?))) else {
-        return fresh(new);
+        return new_guest(new);
     };
     let failed = |error| ExecuteError::Instantiate { reason: format!("{error}") };
     machine.set_fuel(UNBILLED_FUEL).map_err(failed)?;
@@ -115,7 +115,7 @@ pub(crate) fn one_shot(new: NewGuest<'_>) -> Result<Guest, ExecuteError> {
         // A new instance also exceeds the memory limit, and its creation returns a better error.
         let GuestHost { wasi, ctx, .. } = refused.host;
         recycled.put_back(machine);
-        return fresh(NewGuest { wasi, ctx, ..new });
+        return new_guest(NewGuest { wasi, ctx, ..new });
     }
     reseeded(runtime, Guest::new(machine, limits))
 }

@@ -14,4 +14,4 @@ pub(crate) mod machine;
 pub(crate) mod private_pages;
 pub(crate) mod recycled;
 
-pub(crate) use instantiate::{Guest, NewGuest, fresh, instantiate, instantiate_idle, one_shot};
+pub(crate) use instantiate::{Guest, NewGuest, instantiate, instantiate_idle, new_guest, one_shot};

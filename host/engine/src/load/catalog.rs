@@ -112,7 +112,7 @@ pub struct PreparedInfo {
 impl EngineInner {
     /// Prepares a runtime, unless it is already prepared.
     pub(crate) fn prepare(&self, found: &FoundRuntime<'_>) -> Result<PreparedInfo, RuntimeError> {
-        prepared(|| self.artefact(found))
+        time_preparation(|| self.artefact(found))
     }
 }
 
@@ -127,7 +127,7 @@ fn names(source: &str, word: &str) -> bool {
 }
 
 /// Runs `prepare` and measures its duration.
-fn prepared(prepare: impl FnOnce() -> Result<Artefact, RuntimeError>) -> Result<PreparedInfo, RuntimeError> {
+fn time_preparation(prepare: impl FnOnce() -> Result<Artefact, RuntimeError>) -> Result<PreparedInfo, RuntimeError> {
     let begun = Instant::now();
     let artefact = prepare()?;
     Ok(PreparedInfo {
@@ -275,7 +275,7 @@ impl Engine {
     /// Fails if the name is unknown, or if the runtime cannot be fetched, booted or compiled.
     pub fn prepare(&self, name: &str) -> Result<PreparedInfo, RuntimeError> {
         match self.0.runtimes.manifest().tool(name) {
-            Some(tool) => prepared(|| self.0.tool_artefact(tool)),
+            Some(tool) => time_preparation(|| self.0.tool_artefact(tool)),
             None => self.0.prepare(&self.0.find(name)?),
         }
     }

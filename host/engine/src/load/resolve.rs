@@ -165,13 +165,13 @@ impl EngineInner {
         };
         let Some(own) = &self.custom_images else { return Err(unknown.into()) };
         match own.find(name)? {
-            Some(image) => self.found(Arc::new(image)),
+            Some(image) => self.custom_runtime(Arc::new(image)),
             None => Err(with_own(unknown, own.names().unwrap_or_default()).into()),
         }
     }
 
     /// Converts a custom image to a runtime.
-    pub(crate) fn found(&self, image: Arc<CustomImage>) -> Result<FoundRuntime<'_>, RuntimeError> {
+    pub(crate) fn custom_runtime(&self, image: Arc<CustomImage>) -> Result<FoundRuntime<'_>, RuntimeError> {
         Ok(FoundRuntime { entry: Cow::Owned(image.entry(self.runtimes.manifest())?), own: Some(image) })
     }
 

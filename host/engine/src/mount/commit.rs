@@ -199,7 +199,7 @@ impl SessionCommits {
     /// Records the end of a commit. `whole` means that the commit covered all uncommitted changes. Drops the paths of
     /// commits whose changes are in the session's files and in all checkpoints. `oldest` is the number of commits in
     /// the oldest checkpoint.
-    pub(crate) fn ended(&mut self, whole: bool, oldest: Option<u64>) {
+    pub(crate) fn record_commit(&mut self, whole: bool, oldest: Option<u64>) {
         self.count += 1;
         if whole {
             self.known = self.count;

@@ -220,7 +220,7 @@ impl Sandbox {
         self.0.engine.0.on_stack(|| {
             let ctx = request.start();
             let watch = *ctx.watch();
-            self.guest(&request, guest::fresh, self.0.workspace.files()?, ctx).map(drop)?;
+            self.guest(&request, guest::new_guest, self.0.workspace.files()?, ctx).map(drop)?;
             Ok(watch.elapsed())
         })?
     }

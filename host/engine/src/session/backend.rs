@@ -100,7 +100,7 @@ impl EngineBackend {
 
     /// Records a commit. `whole` is `false` if only some of the changes were committed.
     pub(super) fn committed(&mut self, whole: bool, history: &History) {
-        self.commits.ended(whole, history.oldest_commits());
+        self.commits.record_commit(whole, history.oldest_commits());
     }
 
     /// Makes the current files the ones that a later rollback restores. Has no effect outside a shared workspace.

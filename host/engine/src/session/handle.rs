@@ -96,7 +96,7 @@ impl Session {
                 Some(workspace) => workspace.guest_files(),
                 None => inner.workspace.files()?,
             };
-            sandbox.guest(&request, guest::fresh, files, scope.one_shot_ctx(&inner.policy.limits))
+            sandbox.guest(&request, guest::new_guest, files, scope.one_shot_ctx(&inner.policy.limits))
         })??;
         let backend = EngineBackend::new(sandbox, image, Arc::clone(&id), roots, workspace.clone(), scope);
         let state = SessionState::new(backend, guest, inner.policy.entropy.key(), place);

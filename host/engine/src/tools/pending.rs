@@ -120,7 +120,7 @@ impl PendingCalls {
         }
         state.calls.insert(index, call);
         let observer = state.observer.clone();
-        self.changed(state);
+        self.wake_callers(state);
         if let Some(observer) = observer {
             observer.wake();
         }
@@ -138,7 +138,7 @@ impl PendingCalls {
         let mut state = self.state();
         (state.awaited, state.is_wait_cancelled) = (awaited, false);
         state.reported_from = state.is_cancelled.then(|| Instant::now() + SETTLE_TIME);
-        self.changed(state);
+        self.wake_callers(state);
         WaitGuard(Arc::clone(self))
     }
 
@@ -153,7 +153,7 @@ impl PendingCalls {
         let mut state = self.state();
         state.has_ended = true;
         let observer = state.observer.take();
-        self.changed(state);
+        self.wake_callers(state);
         if let Some(observer) = observer {
             observer.wake();
         }
@@ -189,7 +189,7 @@ impl PendingCalls {
     }
 
     /// Wakes the waiting callers if they must act.
-    fn changed(&self, mut state: MutexGuard<'_, PendingState>) {
+    fn wake_callers(&self, mut state: MutexGuard<'_, PendingState>) {
         if !state.has_ended && !state.needs_caller() {
             return;
         }

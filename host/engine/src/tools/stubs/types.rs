@@ -211,14 +211,14 @@ impl<'a> Builder<'a> {
             }
         }
         match schema.get("type") {
-            Some(Value::String(of)) => self.named(of, schema, name, depth),
+            Some(Value::String(of)) => self.translate_type(of, schema, name, depth),
             Some(Value::Array(names)) if names.len() <= MAX_ALTERNATIVES => {
                 let names = names.iter().filter_map(Value::as_str);
-                let kinds = names.map(|of| self.named(of, schema, name, depth)).collect();
+                let kinds = names.map(|of| self.translate_type(of, schema, name, depth)).collect();
                 union(kinds)
             }
-            None if schema.get("properties").is_some() => self.named("object", schema, name, depth),
-            None if schema.get("items").is_some() => self.named("array", schema, name, depth),
+            None if schema.get("properties").is_some() => self.translate_type("object", schema, name, depth),
+            None if schema.get("items").is_some() => self.translate_type("array", schema, name, depth),
             _ => Type::Any,
         }
     }
@@ -238,7 +238,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Translates a schema whose `type` is `of`.
-    fn named(&mut self, of: &str, schema: &'a Value, name: &str, depth: usize) -> Type {
+    fn translate_type(&mut self, of: &str, schema: &'a Value, name: &str, depth: usize) -> Type {
         match of {
             "string" => Type::String,
             "integer" => Type::Integer,
