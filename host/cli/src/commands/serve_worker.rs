@@ -169,7 +169,7 @@ impl WorkerConfig {
         Ok(match (self.dir(), &self.root) {
             (Some(dir), _) => {
                 let store = if self.has_parts { open_store(&dir.join(name))? } else { open_store(dir)? };
-                tenants.counted(name, store)
+                tenants.counting_store(name, store)
             }
             (None, Some(_)) => Arc::new(tenants.store(name)),
             (None, None) => Arc::new(NoStore),

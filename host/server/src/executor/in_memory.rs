@@ -115,9 +115,9 @@ impl Executor for InMemory {
         let sessions = Arc::clone(&self.0);
         tokio::task::spawn_blocking(move || {
             let _entered = span.entered();
-            done(sessions.expected(&target).and_then(|session| {
+            done(sessions.find_expected(&target).and_then(|session| {
                 let executed = session.session.run(engine_request(&mut script, &cancel, on_output));
-                session.finished(executed.map_err(ServiceError::from))
+                session.count_execution(executed.map_err(ServiceError::from))
             }));
         });
     }
@@ -140,9 +140,9 @@ impl Executor for InMemory {
             let sessions = Arc::clone(&self.0);
             let start = move || {
                 // Keeps the session in use until the script has ended.
-                let session = sessions.expected(&target)?;
+                let session = sessions.find_expected(&target)?;
                 LocalExecution::start(script.request().cancel(&cancel), on_output, None, |request| {
-                    Ok((session.session.start(request)?, Box::new(move |executed| session.finished(executed))))
+                    Ok((session.session.start(request)?, Box::new(move |executed| session.count_execution(executed))))
                 })
             };
             Ok(Box::new(Service::blocking(start).await??) as Box<dyn SteppedExecution>)
@@ -159,7 +159,7 @@ impl SessionsInMemory {
     }
 
     /// Returns a session. Fails if its generation is not the expected one.
-    fn expected(&self, target: &SessionTarget) -> Result<Arc<SessionInMemory>, ServiceError> {
+    fn find_expected(&self, target: &SessionTarget) -> Result<Arc<SessionInMemory>, ServiceError> {
         let session = self.find(&target.id)?;
         target.check(session.generation())?;
         Ok(session)
@@ -236,7 +236,7 @@ impl LiveSessions for SessionsInMemory {
                 self.add(id, policy_bytes, session).into()
             }
             SessionOperation::Fork { target, fork, max } => {
-                let original = self.expected(&target)?;
+                let original = self.find_expected(&target)?;
                 self.check_new(&fork, original.policy_bytes, max)?;
                 let options = SessionOptions::default().id(fork.as_str()).cancel(&self.stop);
                 let session = original.session.fork_with(options)?;
@@ -245,7 +245,7 @@ impl LiveSessions for SessionsInMemory {
             SessionOperation::List { after, limit } => SessionAnswer::Page(self.list(after.as_ref(), limit)).into(),
             SessionOperation::Describe { id } => SessionAnswer::from(&*self.find(&id)?).into(),
             SessionOperation::Close { target } => {
-                let session = self.expected(&target)?;
+                let session = self.find_expected(&target)?;
                 self.sessions.lock().remove(&target.id);
                 // A session that has already ended is closed as well.
                 let _ = session.session.close();
@@ -277,9 +277,9 @@ impl LiveSessions for SessionsInMemory {
         target: &SessionTarget,
         change: impl FnOnce(&Session) -> Result<T, ServiceError>,
     ) -> Result<ChangeResult<T>, ServiceError> {
-        let session = self.expected(target)?;
+        let session = self.find_expected(target)?;
         let value = change(&session.session)?;
-        Ok(ChangeResult { value, generation: Some(session.changed()) })
+        Ok(ChangeResult { value, generation: Some(session.count_change()) })
     }
 }
 
@@ -302,15 +302,15 @@ fn unsaved(id: SessionId, error: HibernateError) -> ServiceError {
 
 impl SessionInMemory {
     /// Counts an execution as a change. A failed commit also changes the generation, because the script has run.
-    fn finished(&self, executed: Result<Execution, ServiceError>) -> Result<FinishedJob, ServiceError> {
+    fn count_execution(&self, executed: Result<Execution, ServiceError>) -> Result<FinishedJob, ServiceError> {
         if executed.as_ref().map_or_else(ServiceError::has_run, |_| true) {
-            self.changed();
+            self.count_change();
         }
         Ok(FinishedJob::local(executed?, Some(self.generation())))
     }
 
     /// Counts a change and returns the new generation.
-    fn changed(&self) -> String {
+    fn count_change(&self) -> String {
         let mut usage = self.usage.lock();
         usage.generation += 1;
         (usage.changed_at, usage.used_at) = (Timestamp::now().max(self.created_at), Instant::now());

@@ -64,7 +64,7 @@ impl Responder {
             }
             None => self.reserve(len),
         };
-        match self.framed(&mut answer, &return_files, reserve) {
+        match self.build_response(&mut answer, &return_files, reserve) {
             Ok(body) => Ok(BuiltResponse { status: StatusCode::OK, body, etag: answer.generation }),
             Err(ServiceError::NoRoom) if charged.is_some() => {
                 let finished = answer.into_finished();
@@ -75,7 +75,7 @@ impl Responder {
     }
 
     /// Serializes an execution. Calls `reserve` with the length before reading files and building the JSON.
-    fn framed(
+    fn build_response(
         &self,
         answer: &mut ExecutionAnswer,
         patterns: &[String],

@@ -205,7 +205,7 @@ impl<H> AsRef<[u8]> for Piece<H> {
 }
 
 /// Returns bytes that stay charged until the connection has written them.
-pub(crate) fn counted<H: Send + Sync + 'static>(bytes: Bytes, held: &Arc<H>) -> Bytes {
+pub(crate) fn charged_bytes<H: Send + Sync + 'static>(bytes: Bytes, held: &Arc<H>) -> Bytes {
     Bytes::from_owner(Piece { bytes, _held: Arc::clone(held) })
 }
 
@@ -227,7 +227,7 @@ impl http_body::Body for ChargedBody {
         }
         let len = self.bytes.len().min(PIECE_BYTES);
         let piece = self.bytes.split_to(len);
-        Poll::Ready(Some(Ok(http_body::Frame::data(counted(piece, &self.held)))))
+        Poll::Ready(Some(Ok(http_body::Frame::data(charged_bytes(piece, &self.held)))))
     }
 
     fn is_end_stream(&self) -> bool {

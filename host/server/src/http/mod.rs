@@ -42,7 +42,7 @@ mod tools;
 mod wire;
 
 pub use answer::Problem;
-pub(crate) use budget::{BodyBudget, PIECE_BYTES, ReadBody, count_answer, counted};
+pub(crate) use budget::{BodyBudget, PIECE_BYTES, ReadBody, charged_bytes, count_answer};
 pub(crate) use guard::Names;
 pub(crate) use idempotency::IdempotencyStore;
 pub(crate) use parameters::{InPath, InQuery};

@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 
 use super::{
     BodyBudget, Problem, Shared,
-    budget::{AlreadyCharged, ChargedBytes, ReservedResponse, counted, in_pieces},
+    budget::{AlreadyCharged, ChargedBytes, ReservedResponse, charged_bytes, in_pieces},
 };
 use crate::{OnOutput, ServiceError, Tenant, byte_budget::Room, text::Utf8Pieces};
 
@@ -70,7 +70,7 @@ impl Form {
     }
 
     /// Frames a chunk's JSON object, which already contains a `type`.
-    pub(super) fn framed(self, name: &str, json: &[u8]) -> Bytes {
+    pub(super) fn frame_chunk(self, name: &str, json: &[u8]) -> Bytes {
         let [before, after] = self.frame(name);
         [before.as_bytes(), json, after.as_bytes()].concat().into()
     }
@@ -139,7 +139,7 @@ impl Pieces {
     pub(super) async fn started(&self, execution: &str) {
         let json = json!({ "type": "started", "execution": execution }).to_string();
         // If the client has disconnected, the response is dropped, which cancels the execution.
-        let _ = self.sender.send(self.responder.form.framed("started", json.as_bytes())).await;
+        let _ = self.sender.send(self.responder.form.frame_chunk("started", json.as_bytes())).await;
     }
 
     /// Returns the amount of streamed output, if streaming stopped because the client read too slowly.
@@ -173,7 +173,7 @@ impl Pieces {
                 };
                 let pending = decoder.pending();
                 let text = decoder.next(part);
-                let piece = pieces.responder.form.framed(name, piece(name, &text).to_string().as_bytes());
+                let piece = pieces.responder.form.frame_chunk(name, piece(name, &text).to_string().as_bytes());
                 // If the client disconnects, the response is dropped, which cancels the execution.
                 if let Err(piece) = pieces.try_send(piece) {
                     let begun = Instant::now();
@@ -195,7 +195,7 @@ impl Pieces {
         let Ok(held) = bodies.bytes().try_room(Some(tenant), piece.len()) else { return Err(piece) };
         match self.sender.try_reserve() {
             Ok(place) => {
-                place.send(counted(piece, &Arc::new(held)));
+                place.send(charged_bytes(piece, &Arc::new(held)));
                 Ok(())
             }
             Err(TrySendError::Full(())) => Err(piece),
@@ -208,7 +208,7 @@ impl Pieces {
         let Responder { bodies, tenant, .. } = &self.responder;
         let mut held = ChargedBytes::default();
         bodies.bytes().grow(Some(tenant), &mut held, piece.len()).await.is_ok()
-            && self.sender.send(counted(piece, &Arc::new(held))).await.is_ok()
+            && self.sender.send(charged_bytes(piece, &Arc::new(held))).await.is_ok()
     }
 
     /// Sends the last chunk.
@@ -223,11 +223,11 @@ impl Pieces {
         // An error is short, so it is not charged.
         let (held, piece) = settled.unwrap_or_else(|problem: Problem| {
             let json = json!({ "type": "error", "problem": problem }).to_string();
-            (ChargedBytes::default(), form.framed("error", json.as_bytes()))
+            (ChargedBytes::default(), form.frame_chunk("error", json.as_bytes()))
         });
         let held = Arc::new(held);
         for part in in_pieces(piece) {
-            if self.sender.send(counted(part, &held)).await.is_err() {
+            if self.sender.send(charged_bytes(part, &held)).await.is_err() {
                 return;
             }
         }

@@ -55,7 +55,7 @@ fn routes(shared: Shared, config: &HttpConfig, page: Router<Shared>) -> Router {
         .route("/metrics", get(metrics))
         .route("/v1/info", get(info))
         .route("/v1/openapi.json", get(answer))
-        .merge(executing())
+        .merge(execution_routes())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(middleware::from_fn_with_state(shared.clone(), guard::guard))
@@ -87,7 +87,7 @@ fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, accepted: Na
 }
 
 /// Returns the routes that execute scripts or access sessions.
-fn executing() -> Router<Shared> {
+fn execution_routes() -> Router<Shared> {
     let session = Router::new()
         .route("/", get(sessions::describe).put(sessions::resume).delete(sessions::close))
         .route("/execute", post(execute::in_session))

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Responds with a session's description. `ETag` contains its generation.
-fn described(status: StatusCode, session: SessionSummary) -> Response {
+fn session_response(status: StatusCode, session: SessionSummary) -> Response {
     with_etag(Some(session.generation.clone()), (status, Json(session)))
 }
 
@@ -76,13 +76,13 @@ pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Respo
     let id = body.id.take();
     if let Some(state) = state {
         let id = id.unwrap_or_else(SessionId::random);
-        return Ok(described(StatusCode::CREATED, tenant.import(id, state, policy, held).await?));
+        return Ok(session_response(StatusCode::CREATED, tenant.import(id, state, policy, held).await?));
     }
     let files = body.files();
     let (language, runtime) = (body.language, body.runtime);
     if files.is_empty() {
         let session = tenant.open(id, language, runtime.as_deref(), context, policy, held).await?;
-        return Ok(described(StatusCode::CREATED, session));
+        return Ok(session_response(StatusCode::CREATED, session));
     }
     // The client must not find a session without its files. In a separate task, they are written even if the client
     // disconnects.
@@ -95,14 +95,14 @@ pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Respo
         tenant.session(&session.id).await
     };
     let session = tokio::spawn(opened.in_current_span()).await.map_err(|_| ServiceError::Panicked)??;
-    Ok(described(StatusCode::CREATED, session))
+    Ok(session_response(StatusCode::CREATED, session))
 }
 
 /// Describes a session.
 #[utoipa::path(get, path = "/v1/sessions/{id}", operation_id = "get_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 200, description = "The session. `ETag` contains its generation.", body = SessionSummary), Failures))]
 pub(crate) async fn describe(Caller(tenant): Caller, InPath(id): InPath<SessionId>) -> Result<Response, Problem> {
-    Ok(described(StatusCode::OK, tenant.session(&id).await?))
+    Ok(session_response(StatusCode::OK, tenant.session(&id).await?))
 }
 
 /// Closes a session and removes it. Its exit handlers run, within the limits of one execution.
@@ -125,7 +125,7 @@ pub(crate) async fn resume(
     read: ReadBody,
 ) -> Result<Response, Problem> {
     let (bytes, held) = read.into_parts();
-    Ok(described(StatusCode::CREATED, tenant.import(id, bytes, Map::new(), held).await?))
+    Ok(session_response(StatusCode::CREATED, tenant.import(id, bytes, Map::new(), held).await?))
 }
 
 /// Exports a session as bytes. They contain everything that its scripts hold in memory, including code that runs when
@@ -148,7 +148,7 @@ pub(crate) async fn state(
     responses((status = 201, description = "The new session.", body = SessionSummary), Failures))]
 pub(crate) async fn fork(Caller(tenant): Caller, target: SessionTarget, read: ReadBody) -> Result<Response, Problem> {
     let (body, _held) = read.json_or_default::<ForkBody>()?;
-    Ok(described(StatusCode::CREATED, tenant.fork(target, body.id).await?))
+    Ok(session_response(StatusCode::CREATED, tenant.fork(target, body.id).await?))
 }
 
 /// Rolls a session back to a checkpoint: by default, the last one that differs from its current state. Removes later

@@ -31,7 +31,7 @@ use super::{McpServer, connections::Connections};
 use crate::{
     Tenant,
     byte_budget::{BudgetExhausted, ChargedBytes},
-    http::{BodyBudget, HttpConfig, Names, PIECE_BYTES, Problem, Tenants, count_answer, counted},
+    http::{BodyBudget, HttpConfig, Names, PIECE_BYTES, Problem, Tenants, charged_bytes, count_answer},
     json::{JsonCost, json_len},
     text::quoted,
 };
@@ -304,7 +304,7 @@ impl http_body::Body for AccountedBody {
         }
         let len = self.left.len().min(PIECE_BYTES);
         let piece = self.left.split_to(len);
-        Poll::Ready(Some(Ok(http_body::Frame::data(counted(piece, &self.held)))))
+        Poll::Ready(Some(Ok(http_body::Frame::data(charged_bytes(piece, &self.held)))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -195,7 +195,7 @@ fn supervise(slot: &WorkerSlot, index: usize, config: &WorkersConfig, service: &
             Ok(how) => how,
             Err(error) => format!("the process could not be started: {error}"),
         };
-        slot.lost(failure.clone());
+        slot.remove_ended(failure.clone());
         if slot.has_ended() {
             return;
         }

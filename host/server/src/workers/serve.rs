@@ -116,7 +116,7 @@ impl WorkerTenants {
     /// Returns a store for the tenant's configuration that this worker accesses itself. The server reserves the bytes
     /// of each write, so that the tenant's limit applies to all workers together.
     #[must_use]
-    pub fn counted(&self, tenant: &str, store: Arc<dyn SessionStore>) -> Arc<dyn SessionStore> {
+    pub fn counting_store(&self, tenant: &str, store: Arc<dyn SessionStore>) -> Arc<dyn SessionStore> {
         Arc::new(BoundedStore::within(store, Arc::new(self.store(tenant))))
     }
 
@@ -235,7 +235,7 @@ struct StartedExecution {
 }
 
 /// Returns a reply without a binary part.
-fn answered(value: &impl Serialize) -> Message {
+fn json_reply(value: &impl Serialize) -> Message {
     Message::reply(value, Vec::new())
 }
 
@@ -294,13 +294,13 @@ impl WorkerSide {
         // A panic in the executor drops `reply`, which then reports the panic.
         let done = move |result: Result<FinishedJob, ServiceError>| {
             drop(hook);
-            reply.send(result.map(|finished| answered(&self.finished(execution, wants_files, finished))));
+            reply.send(result.map(|finished| json_reply(&self.retain_files(execution, wants_files, finished))));
         };
         executor.run(job, Box::new(done));
     }
 
     /// Retains the workspace files of an execution if the server wants them.
-    fn finished(&self, execution: u64, wants_files: bool, finished: FinishedJob) -> RunReply {
+    fn retain_files(&self, execution: u64, wants_files: bool, finished: FinishedJob) -> RunReply {
         let FinishedJob { execution: result, generation, files, .. } = finished;
         if let (true, ExecutionFiles::Here(files)) = (wants_files, files) {
             self.left.lock().insert(execution, files);
@@ -322,7 +322,7 @@ impl WorkerSide {
                 let executors = self.executors.clone();
                 Service::blocking(move || executors.values().for_each(|executor| save(executor))).await?;
             }
-            ToWorker::Validate(run) => return Ok(answered(&self.validate(run, &bytes).await?)),
+            ToWorker::Validate(run) => return Ok(json_reply(&self.validate(run, &bytes).await?)),
             ToWorker::Session { tenant, operation } => {
                 let call = SessionCall { bytes, ..operation.into() };
                 let SessionReply { answer, bytes, .. } = self.executor(&tenant)?.session(call).await?;
@@ -349,17 +349,17 @@ impl WorkerSide {
                 let _ = Service::blocking(move || drop(started)).await;
             }
             ToWorker::Forget { execution } => drop(self.left.lock().remove(&execution)),
-            ToWorker::Start(run) => return Ok(answered(&self.start(run, &bytes, &cancel).await?)),
+            ToWorker::Start(run) => return Ok(json_reply(&self.start(run, &bytes, &cancel).await?)),
             ToWorker::Advance { execution, answers } => {
                 let answers = AnswerPart::join(answers, &bytes);
-                return Ok(answered(&self.advance(execution, answers).await?));
+                return Ok(json_reply(&self.advance(execution, answers).await?));
             }
             ToWorker::Suspend { execution } => {
                 let suspended = self.find(execution)?.run.suspend().await?;
                 return Ok(Message::reply(&(), suspended));
             }
             ToWorker::ListLeft { execution, pattern } => {
-                let work = move || Ok(answered(&self.files_of(execution)?.list(&pattern)?));
+                let work = move || Ok(json_reply(&self.files_of(execution)?.list(&pattern)?));
                 return Service::blocking(work).await?;
             }
             ToWorker::ReadLeft { execution, path } => {
@@ -367,7 +367,7 @@ impl WorkerSide {
                 return Service::blocking(work).await?;
             }
         }
-        Ok(answered(&()))
+        Ok(json_reply(&()))
     }
 
     async fn validate(&self, run: RunCall, bytes: &[u8]) -> Result<Vec<glovebox::Diagnostic>, ServiceError> {
@@ -405,7 +405,7 @@ impl WorkerSide {
         Ok(match step {
             ExecutorStep::NeedsTools { calls, .. } => StepReply::NeedsTools(calls),
             ExecutorStep::Done(result) => StepReply::Done(Box::new(match *result {
-                Ok(finished) => Ok(self.finished(execution, started.wants_files, finished)),
+                Ok(finished) => Ok(self.retain_files(execution, started.wants_files, finished)),
                 Err(error) => Err(RelayedError::from(&error)),
             })),
         })

@@ -57,7 +57,7 @@ impl WorkerSlot {
     }
 
     /// Removes a process that has ended, and stores the reason.
-    pub(super) fn lost(&self, failure: String) {
+    pub(super) fn remove_ended(&self, failure: String) {
         let mut state = self.state.lock();
         if !matches!(*state, SlotState::Ended) {
             *state = SlotState::Starting;

@@ -245,7 +245,7 @@ pub(super) async fn execute(
         };
         let end = executed.await;
         drop(held);
-        pieces.end(end.or_else(|error| lines::failed(&pieces, &error, count))).await;
+        pieces.end(end.or_else(|error| lines::failure_lines(&pieces, &error, count))).await;
     }))
 }
 

@@ -61,7 +61,11 @@ pub(super) fn end(pieces: &Pieces, execution: &Execution, count: u64) -> Result<
 }
 
 /// Returns the lines for a request that failed.
-pub(super) fn failed(pieces: &Pieces, error: &ServiceError, count: u64) -> Result<ReservedResponse, ServiceError> {
+pub(super) fn failure_lines(
+    pieces: &Pieces,
+    error: &ServiceError,
+    count: u64,
+) -> Result<ReservedResponse, ServiceError> {
     let line = json!({
         "type": "error", "name": error.code(), "value": error.public().to_string(), "traceback": "",
     });

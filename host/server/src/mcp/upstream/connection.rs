@@ -158,14 +158,14 @@ impl Connection {
                 let (process, stdout, stdin) = Process::start(config, max_message_bytes)?;
                 // `BoundedLines` limits the line length instead: a longer line ends the connection, not only the message.
                 let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
-                match connected(transport).await {
+                match initialize(transport).await {
                     Ok(service) => Ok(Self { service, process: Some(process) }),
                     Err(reason) => Err(format!("{reason}{}", process.failure_details().await)),
                 }
             }
             UpstreamTransport::Http(config) => {
                 let transport = endpoint::transport(config, max_message_bytes)?;
-                Ok(Self { service: connected(transport).await?, process: None })
+                Ok(Self { service: initialize(transport).await?, process: None })
             }
             UpstreamTransport::OpenApi(_) => Err("is not an MCP server".to_owned()),
         }
@@ -244,7 +244,7 @@ fn endpoint_failure(error: &McpError) -> Option<String> {
 }
 
 /// Initializes a connection. An error is a clause whose subject is the server.
-async fn connected<E, A>(transport: impl IntoTransport<RoleClient, E, A>) -> Result<McpService, String>
+async fn initialize<E, A>(transport: impl IntoTransport<RoleClient, E, A>) -> Result<McpService, String>
 where
     E: Error + Send + Sync + 'static,
 {

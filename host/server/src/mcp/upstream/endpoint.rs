@@ -215,7 +215,7 @@ impl StreamableHttpClient for EndpointClient {
                 return Err(HttpError::SessionExpired);
             }
             return match id {
-                Some(id) => Ok(StreamableHttpPostResponse::Json(correlated(message, id), new_session)),
+                Some(id) => Ok(StreamableHttpPostResponse::Json(with_id(message, id), new_session)),
                 None => Err(HttpError::Client(EndpointError::Status(status.as_u16()))),
             };
         }
@@ -226,7 +226,7 @@ impl StreamableHttpClient for EndpointClient {
         if has_tools(&answer) && !matches!(kind, Some(ClientRequest::ListToolsRequest(_))) {
             return Err(HttpError::Client(EndpointError::NoResult));
         }
-        Ok(StreamableHttpPostResponse::Json(correlated(answer, id), new_session))
+        Ok(StreamableHttpPostResponse::Json(with_id(answer, id), new_session))
     }
 
     async fn delete_session(
@@ -336,7 +336,7 @@ fn parsed(json: &[u8]) -> Result<ServerJsonRpcMessage, EndpointError> {
 }
 
 /// Sets the ID of an error to the ID of the request, because servers may omit it.
-fn correlated(message: ServerJsonRpcMessage, id: RequestId) -> ServerJsonRpcMessage {
+fn with_id(message: ServerJsonRpcMessage, id: RequestId) -> ServerJsonRpcMessage {
     match message {
         JsonRpcMessage::Error(error) => ServerJsonRpcMessage::error(error.error, Some(id)),
         other => other,

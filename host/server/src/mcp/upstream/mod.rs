@@ -210,7 +210,7 @@ impl UpstreamConfig {
         let used = file.servers.into_iter().filter(|(_, server)| !server.disabled);
         used.map(|(name, server)| {
             let is_api = server.openapi.is_some();
-            let checked = server.checked(name.clone(), base);
+            let checked = server.into_config(name.clone(), base);
             checked.map_err(|reason| UpstreamError(format!("{} {reason}", label(&name, is_api))))
         })
         .collect()
@@ -223,7 +223,7 @@ fn label(name: &str, is_api: bool) -> String {
 
 impl Server {
     /// Checks the keys. An error is a clause whose subject is the server.
-    fn checked(mut self, name: String, base: &Path) -> Result<UpstreamConfig, String> {
+    fn into_config(mut self, name: String, base: &Path) -> Result<UpstreamConfig, String> {
         let (tools, approve) = (self.tools.take(), self.approve.take());
         let transport = self.transport(base)?;
         let approve = match approve {

@@ -370,7 +370,7 @@ impl WorkerExecution {
     async fn begin(&self, call: RunCall, bytes: Vec<u8>) -> StepResult {
         let start = ToWorker::Start(call);
         let started = self.live.peer.call_until(&start, bytes, self.reply_budget.clone(), &self.cancel).await?;
-        let started = started.parsed().await;
+        let started = started.parse().await;
         if let Ok((StepReply::NeedsTools(_), ..)) = &started {
             self.watch();
         }

@@ -86,7 +86,7 @@ impl Message {
     }
 
     /// Like [`held_result`](Self::held_result), on a thread that is allowed to block if the reply is long.
-    pub(crate) async fn parsed<T: DeserializeOwned + Send + 'static>(
+    pub(crate) async fn parse<T: DeserializeOwned + Send + 'static>(
         self,
     ) -> Result<(T, Vec<u8>, Option<Room>), ServiceError> {
         if self.json.len() <= MAX_SHORT_BYTES {

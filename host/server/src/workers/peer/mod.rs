@@ -175,7 +175,7 @@ impl Peer {
     ) -> Result<(T, Vec<u8>, Option<Room>), ServiceError> {
         let cancel = CancelToken::new();
         let _guard = CancelOnDrop(cancel.clone());
-        self.call_until(request, bytes, budget, &cancel).await?.parsed().await
+        self.call_until(request, bytes, budget, &cancel).await?.parse().await
     }
 
     /// Calls the other side. If `cancel` is cancelled, the other side is notified, and its reply is still awaited.
