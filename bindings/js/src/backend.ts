@@ -73,7 +73,7 @@ export interface Input {
 }
 
 /** An execution's cancellation and output listener. */
-export interface Attendant {
+export interface ExecutionHooks {
   /** Cancels the execution: the script is interrupted first, then stopped by force. */
   cancel: Cancel;
   /** Called with each chunk of the script's output. */
@@ -105,13 +105,13 @@ export interface ShownValue {
 }
 
 /** A display: its forms by media type. */
-export interface Shown {
+export interface BackendDisplay {
   isResult: boolean;
   forms: readonly (readonly [mediaType: string, data: Uint8Array])[];
 }
 
 /** The result of an execution. */
-export interface Executed {
+export interface BackendExecution {
   readonly ok: boolean;
   readonly stdout: string;
   readonly stderr: string;
@@ -119,7 +119,7 @@ export interface Executed {
   readonly stderrBytes: Uint8Array;
   readonly fuelConsumed: bigint;
   readonly value: ShownValue | undefined;
-  readonly displays: readonly Shown[];
+  readonly displays: readonly BackendDisplay[];
   /** The whole result except its displays, which may be large, in the format of `glovebox run --json`. */
   json(): string;
   listFiles(pattern: string): Promise<Entry[]>;
@@ -147,19 +147,19 @@ export interface BackendWaiting {
   readonly stdout: string;
   /** Standard error so far. */
   readonly stderr: string;
-  answer(answers: CallAnswer[], attendant: Attendant): Promise<Stepped>;
+  answer(answers: CallAnswer[], hooks: ExecutionHooks): Promise<BackendStep>;
   suspend(): Promise<Uint8Array>;
   cancel(): void;
 }
 
 /** A started execution after a step: its result, or the calls that it waits for. */
-export type Stepped = Executed | BackendWaiting;
+export type BackendStep = BackendExecution | BackendWaiting;
 
 /** An interpreter that persists between executions. */
 export interface BackendSession {
   readonly id: string;
   readonly ended: string | undefined;
-  execute(input: Input, attendant: Attendant): Promise<Executed>;
+  execute(input: Input, hooks: ExecutionHooks): Promise<BackendExecution>;
   getVariable(name: string): Promise<ShownValue | undefined>;
   setVariable(name: string, json: string): Promise<void>;
   listFiles(pattern: string): Promise<Entry[]>;
@@ -180,7 +180,7 @@ export interface Backend {
   readonly language: 'python' | 'javascript';
   readonly runtimeName: string;
   readonly version: string | undefined;
-  execute(input: Input, attendant: Attendant): Promise<Executed>;
+  execute(input: Input, hooks: ExecutionHooks): Promise<BackendExecution>;
   validate(input: Input): Promise<Diagnostic[]>;
   /** Checks the types of a Python script, after its syntax. Not present if the backend checks no types. */
   checkTypes?(input: Input): Promise<Diagnostic[]>;
@@ -190,14 +190,14 @@ export interface Backend {
 }
 
 /** A sandbox or a session whose executions can wait for answers from the caller. */
-export interface Stepping {
-  start(input: Input, attendant: Attendant): Promise<Stepped>;
+export interface Startable {
+  start(input: Input, hooks: ExecutionHooks): Promise<BackendStep>;
   /** Repeats a suspended execution until it waits for the same calls. */
-  startSuspended(state: Uint8Array, timeoutMs: number | undefined, attendant: Attendant): Promise<Stepped>;
+  startSuspended(state: Uint8Array, timeoutMs: number | undefined, hooks: ExecutionHooks): Promise<BackendStep>;
 }
 
 /** A sandbox of a backend whose executions can wait for answers from the caller. */
-export interface SteppingBackend extends Backend, Stepping {
+export interface StartableBackend extends Backend, Startable {
   /** Returns the calls that a suspended execution waits for. */
   suspendedCalls(state: Uint8Array): Promise<RequestedCall[]>;
   /** Restores the session of a suspended execution, in its state before the execution. */

@@ -1,5 +1,5 @@
 // The displays of scripts: objects that they show in addition to their printed output.
-import type { Shown } from './backend.ts';
+import type { BackendDisplay } from './backend.ts';
 
 const TEXTS = ['application/json', 'application/javascript', 'application/xml'];
 
@@ -28,7 +28,7 @@ export class Display {
   readonly data: ReadonlyMap<string, string | Uint8Array>;
 
   /** Use `Run.displays` to obtain instances. */
-  constructor({ isResult, forms }: Shown) {
+  constructor({ isResult, forms }: BackendDisplay) {
     this.isResult = isResult;
     this.data = new Map(forms.map(([type, data]) => [type, isText(type) ? new TextDecoder().decode(data) : data]));
   }

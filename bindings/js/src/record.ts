@@ -1,11 +1,11 @@
 /// <reference types="node" />
 // Results of executions in other processes, which arrive as JSON.
-import type { Entry, Executed, Shown, ShownValue } from './backend.ts';
+import type { Entry, BackendExecution, BackendDisplay, ShownValue } from './backend.ts';
 import { isText } from './displays.ts';
 import { stringifyParsedJson } from './json.ts';
 
 /** The methods that read the workspace's files after an execution. */
-export type LeftFiles = Pick<Executed, 'listFiles' | 'readFile'>;
+export type ExecutionFiles = Pick<BackendExecution, 'listFiles' | 'readFile'>;
 
 /** Decodes base64. */
 export function decoded(text: string): Uint8Array {
@@ -35,11 +35,11 @@ export async function closed(closing: Promise<unknown>): Promise<void> {
 const UNREPORTED = ['error', 'files', 'files_left_out', 'file_entries', 'stdout_base64', 'stderr_base64'];
 
 /** The result of an execution in another process. */
-export class RecordExecuted implements Executed {
+export class RecordExecution implements BackendExecution {
   readonly #record: any;
-  readonly #files: LeftFiles;
+  readonly #files: ExecutionFiles;
 
-  constructor(record: any, files: LeftFiles) {
+  constructor(record: any, files: ExecutionFiles) {
     this.#record = record;
     this.#files = files;
   }
@@ -79,7 +79,7 @@ export class RecordExecuted implements Executed {
     return value ? { repr: value.repr, ...('json' in value && { json: stringifyParsedJson(value.json) }) } : undefined;
   }
 
-  get displays(): readonly Shown[] {
+  get displays(): readonly BackendDisplay[] {
     return this.#record.displays.map((shown: any) => ({
       isResult: shown.is_result,
       forms: Object.entries<string>(shown.data).map(([type, data]) => [type, isText(type) ? new TextEncoder().encode(data) : decoded(data)]),

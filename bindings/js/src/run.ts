@@ -1,5 +1,5 @@
 // The result of one execution.
-import type { Entry, Executed, ShownValue } from './backend.ts';
+import type { Entry, BackendExecution, ShownValue } from './backend.ts';
 import * as check from './check.ts';
 import type {
   Advice,
@@ -140,9 +140,9 @@ export function fileEntries(listed: Entry[]): FileEntry[] {
  * The workspace's files as the execution left them, read on demand. In a session, they are the session's current files.
  */
 export class RunFiles {
-  readonly #executed: Executed;
+  readonly #executed: BackendExecution;
 
-  constructor(executed: Executed) {
+  constructor(executed: BackendExecution) {
     this.#executed = executed;
   }
 
@@ -172,13 +172,13 @@ function camel(value: unknown): any {
 
 /** An execution's outcome, output, resource use and changes. */
 export class Run {
-  readonly #executed: Executed;
+  readonly #executed: BackendExecution;
   #record: Record<string, any> | undefined;
   #toolCalls: Record<string, any>[] | undefined;
   #displays: readonly Display[] | undefined;
 
   /** Use `Sandbox.execute` or `Session.execute` to obtain instances. */
-  constructor(executed: Executed) {
+  constructor(executed: BackendExecution) {
     this.#executed = executed;
   }
 

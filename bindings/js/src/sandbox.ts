@@ -1,5 +1,5 @@
-import { attended } from './attended.ts';
-import type { Backend, BackendKind, BackendSession, Diagnostic, SteppingBackend } from './backend.ts';
+import { runWithHooks } from './hooks.ts';
+import type { Backend, BackendKind, BackendSession, Diagnostic, StartableBackend } from './backend.ts';
 import { Cancel } from './cancel.ts';
 import * as check from './check.ts';
 import { SessionError, UnsupportedError } from './errors.ts';
@@ -56,7 +56,7 @@ export class Sandbox implements AsyncDisposable {
   async execute(source: string, options: ExecuteOptions = {}): Promise<Run> {
     const backend = this.#open;
     const input = inputOf(source, options);
-    return this.#cancellable((cancel) => attended(cancel, options, async (to) => new Run(await backend.execute(input, to))));
+    return this.#cancellable((cancel) => runWithHooks(cancel, options, async (to) => new Run(await backend.execute(input, to))));
   }
 
   /**
@@ -67,8 +67,8 @@ export class Sandbox implements AsyncDisposable {
     return this.#starter('start').start(source, options);
   }
 
-  #starter(method: string): Starter<SteppingBackend> {
-    return new Starter(method, this.backend, this.#open as SteppingBackend, (run) => this.#cancellable(run));
+  #starter(method: string): Starter<StartableBackend> {
+    return new Starter(method, this.backend, this.#open as StartableBackend, (run) => this.#cancellable(run));
   }
 
   /**
@@ -93,7 +93,7 @@ export class Sandbox implements AsyncDisposable {
 
   #session(session: BackendSession, backend: Backend): Session {
     // Only runs of a stepping backend can be suspended.
-    const restore = (state: Uint8Array): Promise<BackendSession> => (backend as SteppingBackend).resumeSuspendedSession(state, undefined);
+    const restore = (state: Uint8Array): Promise<BackendSession> => (backend as StartableBackend).resumeSuspendedSession(state, undefined);
     return new Session(session, (run) => this.#cancellable(run), restore);
   }
 

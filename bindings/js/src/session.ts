@@ -1,4 +1,4 @@
-import { attended } from './attended.ts';
+import { runWithHooks } from './hooks.ts';
 import type { BackendSession } from './backend.ts';
 import * as check from './check.ts';
 import { type ExecuteOptions, type ResumeOptions, type SessionOptions, inputOf, sessionOptions } from './options.ts';
@@ -100,7 +100,7 @@ export class Session implements AsyncDisposable {
   async execute(source: string, options: ExecuteOptions = {}): Promise<Run> {
     const input = inputOf(source, options);
     return this.#cancellable((cancel) =>
-      this.#turn(() => attended(cancel, options, async (to) => new Run(await this.#session.execute(input, to)))),
+      this.#turn(() => runWithHooks(cancel, options, async (to) => new Run(await this.#session.execute(input, to)))),
     );
   }
 

@@ -1,6 +1,6 @@
 // Starts and resumes runs that can wait for answers to tool calls, in a sandbox or a session.
-import { attended } from './attended.ts';
-import type { Attendant, BackendKind, BackendSession, BackendWaiting, Stepped, Stepping } from './backend.ts';
+import { runWithHooks } from './hooks.ts';
+import type { ExecutionHooks, BackendKind, BackendSession, BackendWaiting, BackendStep, Startable } from './backend.ts';
 import type { Cancel } from './cancel.ts';
 import * as check from './check.ts';
 import { SuspensionError, UnsupportedError } from './errors.ts';
@@ -33,13 +33,13 @@ interface RunOptions {
 
 /** The part of a sandbox or a session that starts and resumes runs. */
 export class Starter<Place extends object> {
-  readonly #place: Place & Stepping;
+  readonly #place: Place & Startable;
   readonly #cancellable: Cancellable;
   readonly #session: SessionRuns | undefined;
 
   /** Throws `UnsupportedError` if the backend does not support runs that wait for answers. */
   constructor(method: string, kind: BackendKind | undefined, place: Place, cancellable: Cancellable, session?: SessionRuns) {
-    if (!isStepping(place)) {
+    if (!isStartable(place)) {
       const named = kind === undefined ? 'this backend' : `backend: "${kind}"`;
       throw new UnsupportedError(`${method}: ${named} does not support runs that wait for answers; use backend: "native" or "daemon" outside browsers`);
     }
@@ -48,7 +48,7 @@ export class Starter<Place extends object> {
     this.#session = session;
   }
 
-  get place(): Place & Stepping {
+  get place(): Place & Startable {
     return this.#place;
   }
 
@@ -77,15 +77,15 @@ export class Starter<Place extends object> {
     return this.#begin(options, (to) => this.#place.startSuspended(state, options.timeoutMs, to));
   }
 
-  #begin(options: RunOptions, step: (to: Attendant) => Promise<Stepped>): Promise<Run | WaitingRun> {
+  #begin(options: RunOptions, step: (to: ExecutionHooks) => Promise<BackendStep>): Promise<Run | WaitingRun> {
     return this.#step(options, step, this.#session?.turn ?? atOnce);
   }
 
   /** Runs a step. Only the first one waits for its turn, because the later ones let the session continue. */
-  #step(options: RunOptions, step: (to: Attendant) => Promise<Stepped>, turn: Turn): Promise<Run | WaitingRun> {
+  #step(options: RunOptions, step: (to: ExecutionHooks) => Promise<BackendStep>, turn: Turn): Promise<Run | WaitingRun> {
     return this.#cancellable((cancel) =>
       turn(() =>
-        attended(cancel, options.listen, async (to) => {
+        runWithHooks(cancel, options.listen, async (to) => {
           const stepped = await step(to);
           return 'calls' in stepped ? this.#waiting(stepped, options) : new Run(stepped);
         }),
@@ -119,6 +119,6 @@ export class Starter<Place extends object> {
   }
 }
 
-function isStepping<Place extends object>(place: Place): place is Place & Stepping {
+function isStartable<Place extends object>(place: Place): place is Place & Startable {
   return 'startSuspended' in place;
 }

@@ -1,5 +1,5 @@
 // Runs that wait for answers to tool calls.
-import type { Attendant, BackendWaiting, CallAnswer, RequestedCall, Stepped } from './backend.ts';
+import type { ExecutionHooks, BackendWaiting, CallAnswer, RequestedCall, BackendStep } from './backend.ts';
 import * as check from './check.ts';
 import { PolicyError, SuspensionError } from './errors.ts';
 import { parseJson } from './json.ts';
@@ -48,7 +48,7 @@ export function answersOf({ answers, denied, failed }: CallAnswers): [call: stri
 export interface RunPlace {
   readonly session: Session | undefined;
   /** Runs the next step of the run, with the listeners of the first one. */
-  step(step: (to: Attendant) => Promise<Stepped>): Promise<Run | WaitingRun>;
+  step(step: (to: ExecutionHooks) => Promise<BackendStep>): Promise<Run | WaitingRun>;
   /** Resumes a suspended run `count` times. */
   fork(state: Uint8Array, count: number): Promise<WaitingRun[]>;
 }

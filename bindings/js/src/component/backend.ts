@@ -1,14 +1,14 @@
 // A provider component as a backend, on the calling thread. `worker.ts` runs it in a worker for another thread.
 import type {
-  Attendant,
+  ExecutionHooks,
   Backend,
   BackendSession,
   Diagnostic,
   Entry,
-  Executed,
+  BackendExecution,
   Input,
   Policy,
-  Shown,
+  BackendDisplay,
   ShownValue,
 } from '../backend.ts';
 import { type FailureClass, type GloveboxError, errorOf } from '../errors.ts';
@@ -87,7 +87,7 @@ function noId(id: string | undefined): void {
 }
 
 /** Passes the output to the listener when the script has ended, because a component does not stream output. */
-export function passOutput(executed: Executed, { output }: Pick<Attendant, 'output'>): void {
+export function passOutput(executed: BackendExecution, { output }: Pick<ExecutionHooks, 'output'>): void {
   for (const [isStderr, bytes] of [[false, executed.stdoutBytes], [true, executed.stderrBytes]] as const) {
     if (bytes.length > 0) output?.(isStderr, bytes);
   }
@@ -102,7 +102,7 @@ export interface Facts {
   stderrBytes: Uint8Array;
   fuelConsumed: bigint;
   value: ShownValue | undefined;
-  displays: readonly Shown[];
+  displays: readonly BackendDisplay[];
   record: string;
   /** The files that the script left. Absent in sessions, whose files are read from the session. */
   files?: { entries: Entry[]; contents: Map<string, Uint8Array> };
@@ -124,7 +124,7 @@ function factsOf(execution: Execution, files?: Facts['files']): Facts {
 }
 
 /** Creates an execution from its facts. In a session, it reads the session's files. */
-export function executedOf(facts: Facts, session?: Pick<BackendSession, 'listFiles' | 'readFile'>): Executed {
+export function executionOf(facts: Facts, session?: Pick<BackendSession, 'listFiles' | 'readFile'>): BackendExecution {
   const { ok, stdout, stderr, stdoutBytes, stderrBytes, fuelConsumed, value, displays, files } = facts;
   return {
     ok,
@@ -347,9 +347,9 @@ export class GuestSession {
  * cancelled before it starts.
  */
 export function direct(backend: ComponentBackend): Backend {
-  const of = async (facts: Promise<Facts>, attendant: Attendant, session?: BackendSession): Promise<Executed> => {
-    const executed = executedOf(await facts, session);
-    passOutput(executed, attendant);
+  const of = async (facts: Promise<Facts>, hooks: ExecutionHooks, session?: BackendSession): Promise<BackendExecution> => {
+    const executed = executionOf(await facts, session);
+    passOutput(executed, hooks);
     return executed;
   };
   const kept = (session: GuestSession): BackendSession => {
@@ -360,7 +360,7 @@ export function direct(backend: ComponentBackend): Backend {
       get ended() {
         return session.ended;
       },
-      execute: (input, attendant) => of(session.execute(input), attendant, own),
+      execute: (input, hooks) => of(session.execute(input), hooks, own),
       getVariable: (name) => session.getVariable(name),
       setVariable: (name, json) => session.setVariable(name, json),
       listFiles: (pattern) => session.listFiles(pattern),
@@ -381,7 +381,7 @@ export function direct(backend: ComponentBackend): Backend {
     language: backend.language,
     runtimeName: backend.runtimeName,
     version: backend.version,
-    execute: (input, attendant) => of(backend.execute(input), attendant),
+    execute: (input, hooks) => of(backend.execute(input), hooks),
     validate: (input) => backend.validate(input),
     session: async (id, context) => kept(await backend.session(id, context)),
     resume: async (state, id) => kept(await backend.resume(state, id)),

@@ -1,8 +1,8 @@
 // A component in a worker, seen from the caller's thread. An endless script does not block the caller, and can be
 // terminated.
-import type { Attendant, Backend, BackendSession, Diagnostic, Executed, Host, Input, Policy } from '../backend.ts';
+import type { ExecutionHooks, Backend, BackendSession, Diagnostic, BackendExecution, Host, Input, Policy } from '../backend.ts';
 import { errorOf } from '../errors.ts';
-import { type Facts, executedOf, passOutput } from './backend.ts';
+import { type Facts, executionOf, passOutput } from './backend.ts';
 import type { Parts } from './load.ts';
 import { type Begin, KIND_MARKS, type Named, type Shared, type StartWorker, type WorkerHandle, type WorkerMessage } from './messages.ts';
 
@@ -183,7 +183,7 @@ class WorkerBackend implements Backend {
   }
 
   /** Executes a script, and stops it when it is cancelled or times out. */
-  async watched(link: Link, session: number | undefined, input: Input, { cancel: cancellation }: Attendant, ended?: (why: string | undefined) => void): Promise<Facts> {
+  async watched(link: Link, session: number | undefined, input: Input, { cancel: cancellation }: ExecutionHooks, ended?: (why: string | undefined) => void): Promise<Facts> {
     const { policy, terminateAfterMs } = this.#options;
     const timers: ReturnType<typeof setTimeout>[] = [];
     const terminate = (): void => {
@@ -214,10 +214,10 @@ class WorkerBackend implements Backend {
     }
   }
 
-  execute(input: Input, attendant: Attendant): Promise<Executed> {
+  execute(input: Input, hooks: ExecutionHooks): Promise<BackendExecution> {
     return this.turn(async () => {
-      const executed = executedOf(await this.watched(await this.#current(), undefined, input, attendant));
-      passOutput(executed, attendant);
+      const executed = executionOf(await this.watched(await this.#current(), undefined, input, hooks));
+      passOutput(executed, hooks);
       return executed;
     });
   }
@@ -283,11 +283,11 @@ class WorkerSession implements BackendSession {
     return this.#with((link) => link.ask((id) => ({ id, session, method, values }), ended) as Promise<Result>);
   }
 
-  execute(input: Input, attendant: Attendant): Promise<Executed> {
+  execute(input: Input, hooks: ExecutionHooks): Promise<BackendExecution> {
     return this.#with(async (link) => {
-      const facts = await this.#backend.watched(link, this.#named.session, input, attendant, (why) => void (this.#ended ??= why));
-      const executed = executedOf(facts, this);
-      passOutput(executed, attendant);
+      const facts = await this.#backend.watched(link, this.#named.session, input, hooks, (why) => void (this.#ended ??= why));
+      const executed = executionOf(facts, this);
+      passOutput(executed, hooks);
       return executed;
     });
   }

@@ -2,32 +2,32 @@
 // A sandbox in the daemon, over HTTP.
 import { posix } from 'node:path';
 import type {
-  Attendant,
+  ExecutionHooks,
   BackendSession,
   BackendWaiting,
   CallAnswer,
   Diagnostic,
   Entry,
-  Executed,
+  BackendExecution,
   Host,
   Input,
   Policy,
   RequestedCall,
   ShownValue,
-  Stepped,
-  Stepping,
-  SteppingBackend,
+  BackendStep,
+  Startable,
+  StartableBackend,
 } from '../backend.ts';
 import { Cancel } from '../cancel.ts';
 import { type FailureClass, errorOf } from '../errors.ts';
 import { stringifyJson, stringifyParsedJson } from '../json.ts';
 import { policyRecord } from '../policy.ts';
-import { type LeftFiles, RecordExecuted, closed, decoded, encoded, shownValue } from '../record.ts';
+import { type ExecutionFiles, RecordExecution, closed, decoded, encoded, shownValue } from '../record.ts';
 import { type Client, Problem, type Route } from './client.ts';
 import { type DaemonContext, DaemonExecution, execute } from './execution.ts';
 
 /** Opens a sandbox in the daemon. `name` is a language or the name of a runtime. */
-export async function openSandbox(client: Client, name: string, policy: Policy, host: Host): Promise<SteppingBackend> {
+export async function openSandbox(client: Client, name: string, policy: Policy, host: Host): Promise<StartableBackend> {
   const context: DaemonContext = { client, executions: new Set(), tools: policy.tools, host };
   const changes = stringifyJson(policyRecord(policy));
   const fields = {
@@ -112,7 +112,7 @@ function closeAtExit(backend: DaemonBackend): void {
 /** Closes the sessions whose handles were dropped. */
 const dropped = new FinalizationRegistry<() => void>((close) => close());
 
-class DaemonBackend implements SteppingBackend {
+class DaemonBackend implements StartableBackend {
   readonly context: DaemonContext;
   readonly fields: Fields;
   /** The paths of the open sessions. */
@@ -129,36 +129,36 @@ class DaemonBackend implements SteppingBackend {
     this.version = metadata.version ?? undefined;
   }
 
-  async execute(input: Input, attendant: Attendant): Promise<Executed> {
+  async execute(input: Input, hooks: ExecutionHooks): Promise<BackendExecution> {
     const body = objectOf(...scriptFields(input), ...Object.values(this.fields), '"value":false', '"return_files":["**"]');
-    const record = await mapErrors(execute(this.context, '/v1/execute', body, attendant));
-    return new RecordExecuted(record, returnedFiles(record));
+    const record = await mapErrors(execute(this.context, '/v1/execute', body, hooks));
+    return new RecordExecution(record, returnedFiles(record));
   }
 
-  start(input: Input, attendant: Attendant): Promise<Stepped> {
+  start(input: Input, hooks: ExecutionHooks): Promise<BackendStep> {
     const suspendable = this.context.tools.length > 0 ? '"suspendable":true' : '';
     const body = objectOf(...scriptFields(input), ...Object.values(this.fields), suspendable, '"value":false', '"return_files":["**"]');
-    return this.#started('/v1/execute', body, [], attendant);
+    return this.#started('/v1/execute', body, [], hooks);
   }
 
-  startSuspended(state: Uint8Array, timeoutMs: number | undefined, attendant: Attendant): Promise<Stepped> {
+  startSuspended(state: Uint8Array, timeoutMs: number | undefined, hooks: ExecutionHooks): Promise<BackendStep> {
     const body = objectOf(fieldsOf({ suspended: encoded(state), deadline_ms: timeoutMs, return_files: ['**'] }), ...Object.values(this.fields));
-    return this.#started('/v1/executions/resume', body, RESUME, attendant);
+    return this.#started('/v1/executions/resume', body, RESUME, hooks);
   }
 
-  #started(path: string, body: string, types: readonly string[], attendant: Attendant): Promise<Stepped> {
+  #started(path: string, body: string, types: readonly string[], hooks: ExecutionHooks): Promise<BackendStep> {
     const execution = new DaemonExecution(this.context, true);
-    const started = new StartedInDaemon(execution, undefined, (record) => new RecordExecuted(record, returnedFiles(record)));
-    return mapSuspension(types, started.step(attendant, () => execution.run(path, body)));
+    const started = new StartedInDaemon(execution, undefined, (record) => new RecordExecution(record, returnedFiles(record)));
+    return mapSuspension(types, started.step(hooks, () => execution.run(path, body)));
   }
 
   async suspendedCalls(state: Uint8Array): Promise<RequestedCall[]> {
     // The daemon has no request that only reads the bytes.
-    const attendant = { cancel: new Cancel(), output: undefined };
-    const stepped = await this.startSuspended(state, undefined, attendant);
+    const hooks = { cancel: new Cancel(), output: undefined };
+    const stepped = await this.startSuspended(state, undefined, hooks);
     if (!('calls' in stepped)) return [];
     stepped.cancel();
-    await stepped.answer([], attendant);
+    await stepped.answer([], hooks);
     return [...stepped.calls];
   }
 
@@ -224,17 +224,17 @@ class StartedInDaemon {
   readonly execution: DaemonExecution;
   /** The reason why the execution cannot be suspended. */
   readonly unsuspendable: string | undefined;
-  readonly #executed: (record: any) => Executed | Promise<Executed>;
+  readonly #executed: (record: any) => BackendExecution | Promise<BackendExecution>;
 
-  constructor(execution: DaemonExecution, unsuspendable: string | undefined, executed: (record: any) => Executed | Promise<Executed>) {
+  constructor(execution: DaemonExecution, unsuspendable: string | undefined, executed: (record: any) => BackendExecution | Promise<BackendExecution>) {
     this.execution = execution;
     this.unsuspendable = unsuspendable;
     this.#executed = executed;
   }
 
   /** Runs a step. Rejects with a `Problem` if the daemon reports one. */
-  async step(attendant: Attendant, step: () => Promise<any>): Promise<Stepped> {
-    const record = await this.execution.attend(attendant, step);
+  async step(hooks: ExecutionHooks, step: () => Promise<any>): Promise<BackendStep> {
+    const record = await this.execution.attend(hooks, step);
     return record === undefined ? new DaemonWaiting(this, this.execution.open) : this.#executed(record);
   }
 }
@@ -257,8 +257,8 @@ class DaemonWaiting implements BackendWaiting {
     return this.#started.execution.written(true);
   }
 
-  answer(answers: CallAnswer[], attendant: Attendant): Promise<Stepped> {
-    return mapSuspension(LATER, this.#started.step(attendant, () => this.#started.execution.answer(answers)));
+  answer(answers: CallAnswer[], hooks: ExecutionHooks): Promise<BackendStep> {
+    return mapSuspension(LATER, this.#started.step(hooks, () => this.#started.execution.answer(answers)));
   }
 
   async suspend(): Promise<Uint8Array> {
@@ -272,7 +272,7 @@ class DaemonWaiting implements BackendWaiting {
   }
 }
 
-class DaemonSession implements BackendSession, Stepping {
+class DaemonSession implements BackendSession, Startable {
   readonly #backend: DaemonBackend;
   readonly #client: Client;
   readonly id: string;
@@ -303,27 +303,27 @@ class DaemonSession implements BackendSession, Stepping {
     return this.#asked(() => this.#client.json(route, body), otherwise);
   }
 
-  async execute(input: Input, attendant: Attendant): Promise<Executed> {
+  async execute(input: Input, hooks: ExecutionHooks): Promise<BackendExecution> {
     const body = objectOf(...scriptFields(input), this.#backend.fields.tools);
-    const record = await this.#asked(() => execute(this.#backend.context, `${this.path}/execute`, body, attendant));
+    const record = await this.#asked(() => execute(this.#backend.context, `${this.path}/execute`, body, hooks));
     return this.#executed(record);
   }
 
-  async #executed(record: any): Promise<Executed> {
+  async #executed(record: any): Promise<BackendExecution> {
     // A script that exited or was stopped may have ended the session.
     if (!['completed', 'raised'].includes(record.outcome.kind)) await this.info().catch(() => undefined);
-    return new RecordExecuted(record, this);
+    return new RecordExecution(record, this);
   }
 
-  start(input: Input, attendant: Attendant): Promise<Stepped> {
+  start(input: Input, hooks: ExecutionHooks): Promise<BackendStep> {
     const body = objectOf(...scriptFields(input), this.#backend.fields.tools);
     const execution = new DaemonExecution(this.#backend.context, true);
     const why = `${NO_SESSIONS}; use backend: "native", or start the script outside the session`;
     const started = new StartedInDaemon(execution, why, (record) => this.#executed(record));
-    return this.#asked(() => started.step(attendant, () => execution.run(`${this.path}/execute`, body)));
+    return this.#asked(() => started.step(hooks, () => execution.run(`${this.path}/execute`, body)));
   }
 
-  async startSuspended(): Promise<Stepped> {
+  async startSuspended(): Promise<BackendStep> {
     throw errorOf('UnsupportedError', `${NO_SESSIONS}; use backend: "native", or resume the script outside a session`);
   }
 
@@ -434,7 +434,7 @@ function entriesOf(listed: any[]): Entry[] {
 }
 
 /** Returns the files that a record contains. */
-function returnedFiles(record: any): LeftFiles {
+function returnedFiles(record: any): ExecutionFiles {
   return {
     async listFiles(pattern) {
       if (pattern === '**') return entriesOf(record.file_entries ?? []);

@@ -1,5 +1,5 @@
 // Executions in the daemon: output, tool calls and cancellation.
-import type { Attendant, CallAnswer, Host, RequestedCall, ToolDescription } from '../backend.ts';
+import type { ExecutionHooks, CallAnswer, Host, RequestedCall, ToolDescription } from '../backend.ts';
 import { errorOf } from '../errors.ts';
 import { stringifyParsedJson } from '../json.ts';
 import { WITHOUT_RESULT } from '../record.ts';
@@ -51,9 +51,9 @@ function jsonOf({ id, kind, text }: Answered): string {
  * Runs an execution in the daemon, answers its tool calls, and returns its record. Rejects with a `Problem` if the
  * daemon reports one.
  */
-export function execute(context: DaemonContext, path: string, body: string, attendant: Attendant): Promise<any> {
+export function execute(context: DaemonContext, path: string, body: string, hooks: ExecutionHooks): Promise<any> {
   const execution = new DaemonExecution(context, false);
-  return execution.attend(attendant, () => execution.run(path, body));
+  return execution.attend(hooks, () => execution.run(path, body));
 }
 
 /** Cancels executions that were dropped while they waited for the caller. */
@@ -73,7 +73,7 @@ export class DaemonExecution {
   readonly #context: DaemonContext;
   /** True if calls to tools without a function wait for the caller. Otherwise, they fail. */
   readonly #isStarted: boolean;
-  #output: Attendant['output'];
+  #output: ExecutionHooks['output'];
   /** The output so far on each stream, if the execution can wait for the caller. */
   readonly #written: [stdout: string[], stderr: string[]] = [[], []];
   /** The calls that wait for the caller. */
@@ -103,7 +103,7 @@ export class DaemonExecution {
    * Runs a step with its listeners, and returns the record of the execution. Returns `undefined` if only calls in `open`
    * wait. Rejects with a `Problem` if the daemon reports one; the execution has then ended.
    */
-  async attend({ cancel, output }: Attendant, step: () => Promise<any>): Promise<any> {
+  async attend({ cancel, output }: ExecutionHooks, step: () => Promise<any>): Promise<any> {
     this.#output = output;
     dropped.unregister(this);
     cancel.onCancel(() => this.cancel());

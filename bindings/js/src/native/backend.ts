@@ -1,24 +1,24 @@
 /// <reference types="node" />
 // The engine as a backend. The native module answers requests through callbacks; this module wraps them in promises.
 import type {
-  Attendant,
+  ExecutionHooks,
   Backend,
   BackendSession,
   BackendWaiting,
   CallAnswer,
   Diagnostic,
   Entry,
-  Executed,
+  BackendExecution,
   Host,
   Input,
   NetworkRecord,
   Policy,
   RequestedCall,
-  Shown,
+  BackendDisplay,
   ShownValue,
-  Stepped,
-  Stepping,
-  SteppingBackend,
+  BackendStep,
+  Startable,
+  StartableBackend,
 } from '../backend.ts';
 import { CommitError, type FailureClass, errorOf } from '../errors.ts';
 import { stringifyJson } from '../json.ts';
@@ -55,7 +55,7 @@ function callNative<Result>(ask: (callback: Callback) => void, onEvent?: (event:
 }
 
 function failureOf(failure: NativeFailure): Error {
-  if (failure.execution) return new CommitError(failure.message, new Run(new NativeExecuted(failure.execution)));
+  if (failure.execution) return new CommitError(failure.message, new Run(new EngineExecution(failure.execution)));
   return errorOf(failure.class as FailureClass, failure.message);
 }
 
@@ -122,7 +122,7 @@ function hostPolicyRecord(policy: Policy): object {
   };
 }
 
-class NativeBackend implements SteppingBackend {
+class NativeBackend implements StartableBackend {
   readonly #module: NativeModule;
   /** The native sandbox, for benchmarks. */
   readonly native: NativeSandbox;
@@ -138,16 +138,16 @@ class NativeBackend implements SteppingBackend {
     this.version = sandbox.version ?? undefined;
   }
 
-  execute(input: Input, attendant: Attendant): Promise<Executed> {
-    return executed(this.#module, this.native, input, attendant);
+  execute(input: Input, hooks: ExecutionHooks): Promise<BackendExecution> {
+    return executed(this.#module, this.native, input, hooks);
   }
 
-  start(input: Input, attendant: Attendant): Promise<Stepped> {
-    return started(this.#module, this.native, input, attendant);
+  start(input: Input, hooks: ExecutionHooks): Promise<BackendStep> {
+    return started(this.#module, this.native, input, hooks);
   }
 
-  startSuspended(state: Uint8Array, timeoutMs: number | undefined, attendant: Attendant): Promise<Stepped> {
-    return startedAgain(this.#module, this.native, state, timeoutMs, attendant);
+  startSuspended(state: Uint8Array, timeoutMs: number | undefined, hooks: ExecutionHooks): Promise<BackendStep> {
+    return startedAgain(this.#module, this.native, state, timeoutMs, hooks);
   }
 
   async suspendedCalls(state: Uint8Array): Promise<RequestedCall[]> {
@@ -182,8 +182,8 @@ function nativeInput(input: Input, isHeard: boolean): NativeInput {
   return { ...input, stdin: input.stdin && buffer(input.stdin), isHeard };
 }
 
-type Executes = Pick<NativeSandbox & NativeSession, 'execute'>;
-type Starts = Pick<NativeSandbox & NativeSession, 'start' | 'startSuspended'>;
+type ExecuteMethod = Pick<NativeSandbox & NativeSession, 'execute'>;
+type StartMethods = Pick<NativeSandbox & NativeSession, 'start' | 'startSuspended'>;
 
 /** The port of this JavaScript thread. */
 let port: Port | undefined;
@@ -192,7 +192,7 @@ let port: Port | undefined;
 async function ran(
   module: NativeModule,
   token: NativeToken,
-  { cancel, output }: Attendant,
+  { cancel, output }: ExecutionHooks,
   begin: (port: NativePort, execution: number) => void,
 ): Promise<PortResult> {
   port ??= new Port(module);
@@ -207,44 +207,44 @@ async function ran(
   }
 }
 
-async function executed(module: NativeModule, what: Executes, input: Input, attendant: Attendant): Promise<Executed> {
+async function executed(module: NativeModule, what: ExecuteMethod, input: Input, hooks: ExecutionHooks): Promise<BackendExecution> {
   const token = new module.NativeToken();
-  const given = nativeInput(input, attendant.output !== undefined);
-  const result = await ran(module, token, attendant, (port, execution) => what.execute(given, token, port, execution));
-  return new NativeExecuted(result as NativeExecution);
+  const given = nativeInput(input, hooks.output !== undefined);
+  const result = await ran(module, token, hooks, (port, execution) => what.execute(given, token, port, execution));
+  return new EngineExecution(result as NativeExecution);
 }
 
 /** Runs a step of a started execution. `step` begins it. */
 async function stepped(
   module: NativeModule,
   token: NativeToken,
-  attendant: Attendant,
+  hooks: ExecutionHooks,
   step: (token: NativeToken, port: NativePort, execution: number) => NativeStarted,
-): Promise<Stepped> {
+): Promise<BackendStep> {
   let started: NativeStarted | undefined;
-  const result = await ran(module, token, attendant, (port, execution) => {
+  const result = await ran(module, token, hooks, (port, execution) => {
     started = step(token, port, execution);
   });
-  if (!Array.isArray(result)) return new NativeExecuted(result);
+  if (!Array.isArray(result)) return new EngineExecution(result);
   return new EngineWaiting(module, started as NativeStarted, token, result);
 }
 
 /** Starts an execution in a sandbox or a session. */
-function started(module: NativeModule, on: Starts, input: Input, attendant: Attendant): Promise<Stepped> {
-  const given = nativeInput(input, attendant.output !== undefined);
-  return stepped(module, new module.NativeToken(), attendant, (token, port, execution) => on.start(given, token, port, execution));
+function started(module: NativeModule, on: StartMethods, input: Input, hooks: ExecutionHooks): Promise<BackendStep> {
+  const given = nativeInput(input, hooks.output !== undefined);
+  return stepped(module, new module.NativeToken(), hooks, (token, port, execution) => on.start(given, token, port, execution));
 }
 
 /** Starts a suspended execution again in a sandbox or a session. */
 function startedAgain(
   module: NativeModule,
-  on: Starts,
+  on: StartMethods,
   state: Uint8Array,
   timeoutMs: number | undefined,
-  attendant: Attendant,
-): Promise<Stepped> {
-  const suspended = { state: buffer(state), timeoutMs, isHeard: attendant.output !== undefined };
-  return stepped(module, new module.NativeToken(), attendant, (token, port, execution) =>
+  hooks: ExecutionHooks,
+): Promise<BackendStep> {
+  const suspended = { state: buffer(state), timeoutMs, isHeard: hooks.output !== undefined };
+  return stepped(module, new module.NativeToken(), hooks, (token, port, execution) =>
     on.startSuspended(suspended, token, port, execution),
   );
 }
@@ -271,8 +271,8 @@ class EngineWaiting implements BackendWaiting {
     return this.#started.stderr;
   }
 
-  answer(answers: CallAnswer[], attendant: Attendant): Promise<Stepped> {
-    return stepped(this.#module, this.#token, attendant, (_, port, execution) => {
+  answer(answers: CallAnswer[], hooks: ExecutionHooks): Promise<BackendStep> {
+    return stepped(this.#module, this.#token, hooks, (_, port, execution) => {
       this.#started.advance(answers, port, execution);
       return this.#started;
     });
@@ -287,7 +287,7 @@ class EngineWaiting implements BackendWaiting {
   }
 }
 
-class NativeExecuted implements Executed {
+class EngineExecution implements BackendExecution {
   readonly #execution: NativeExecution;
 
   constructor(execution: NativeExecution) {
@@ -323,7 +323,7 @@ class NativeExecuted implements Executed {
     return value ? { repr: value[0], json: value[1] ?? undefined } : undefined;
   }
 
-  get displays(): readonly Shown[] {
+  get displays(): readonly BackendDisplay[] {
     return this.#execution.displays;
   }
 
@@ -340,7 +340,7 @@ class NativeExecuted implements Executed {
   }
 }
 
-class EngineSession implements BackendSession, Stepping {
+class EngineSession implements BackendSession, Startable {
   readonly #module: NativeModule;
   readonly #session: NativeSession;
 
@@ -357,16 +357,16 @@ class EngineSession implements BackendSession, Stepping {
     return this.#session.ended ?? undefined;
   }
 
-  execute(input: Input, attendant: Attendant): Promise<Executed> {
-    return executed(this.#module, this.#session, input, attendant);
+  execute(input: Input, hooks: ExecutionHooks): Promise<BackendExecution> {
+    return executed(this.#module, this.#session, input, hooks);
   }
 
-  start(input: Input, attendant: Attendant): Promise<Stepped> {
-    return started(this.#module, this.#session, input, attendant);
+  start(input: Input, hooks: ExecutionHooks): Promise<BackendStep> {
+    return started(this.#module, this.#session, input, hooks);
   }
 
-  startSuspended(state: Uint8Array, timeoutMs: number | undefined, attendant: Attendant): Promise<Stepped> {
-    return startedAgain(this.#module, this.#session, state, timeoutMs, attendant);
+  startSuspended(state: Uint8Array, timeoutMs: number | undefined, hooks: ExecutionHooks): Promise<BackendStep> {
+    return startedAgain(this.#module, this.#session, state, timeoutMs, hooks);
   }
 
   async getVariable(name: string): Promise<ShownValue | undefined> {

@@ -1,5 +1,5 @@
 // The types and event numbers of the native module, `bindings/js/native`. Private to the package.
-import type { CallAnswer, Input, Shown, ToolDescription } from '../backend.ts';
+import type { CallAnswer, Input, BackendDisplay, ToolDescription } from '../backend.ts';
 import type { Answer } from '../tools.ts';
 
 /** Event numbers, which must equal those in `native/src/threads.rs` and `native/src/execution.rs`. */
@@ -33,7 +33,7 @@ export interface NativeExecution {
   readonly stderrBytes: Uint8Array;
   readonly fuelConsumed: bigint;
   readonly value: [repr: string, json: string | null] | null;
-  readonly displays: Shown[];
+  readonly displays: BackendDisplay[];
   json(): string;
   listFiles(pattern: string, callback: Callback): void;
   readFile(path: string, callback: Callback): void;

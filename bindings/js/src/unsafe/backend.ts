@@ -1,9 +1,9 @@
 /// <reference types="node" />
 // A client of an ordinary Python process, which runs scripts WITHOUT a sandbox.
-import type { Attendant, Backend, BackendSession, Diagnostic, Executed, Host, Input, Policy, ShownValue } from '../backend.ts';
+import type { ExecutionHooks, Backend, BackendSession, Diagnostic, BackendExecution, Host, Input, Policy, ShownValue } from '../backend.ts';
 import { type FailureClass, type GloveboxError, errorOf } from '../errors.ts';
 import { parseJson, stringifyParsedJson } from '../json.ts';
-import { type LeftFiles, WITHOUT_RESULT, RecordExecuted, closed, encoded, shownValue } from '../record.ts';
+import { type ExecutionFiles, WITHOUT_RESULT, RecordExecution, closed, encoded, shownValue } from '../record.ts';
 import { type Answers, type Asking, type Connection, RpcError } from './rpc.ts';
 
 const CLASSES: Record<string, FailureClass> = {
@@ -73,15 +73,15 @@ function paramsOf({ source, name, kind, stdin, context, timeoutMs }: Input): obj
   };
 }
 
-async function execute(connection: Connection, params: object, { cancel, output }: Attendant): Promise<Executed> {
+async function execute(connection: Connection, params: object, { cancel, output }: ExecutionHooks): Promise<BackendExecution> {
   const asking: Asking = {
     cancel,
     onOutput: output && ((stream, text) => output(stream === 'stderr', new TextEncoder().encode(text))),
   };
   try {
-    return new RecordExecuted(await connection.call('execute', { ...params, stream: output !== undefined }, asking), NO_FILES);
+    return new RecordExecution(await connection.call('execute', { ...params, stream: output !== undefined }, asking), NO_FILES);
   } catch (error) {
-    if (error instanceof RpcError && error.code === CANCELLED) return new RecordExecuted(WITHOUT_RESULT, NO_FILES);
+    if (error instanceof RpcError && error.code === CANCELLED) return new RecordExecution(WITHOUT_RESULT, NO_FILES);
     return mapErrors(Promise.reject(error));
   }
 }
@@ -94,7 +94,7 @@ function refused(feature: string): () => Promise<never> {
 }
 
 /** Scripts run in a directory of the host, whose files the program itself can read. */
-const NO_FILES: LeftFiles = { listFiles: refused('files'), readFile: refused('files') };
+const NO_FILES: ExecutionFiles = { listFiles: refused('files'), readFile: refused('files') };
 
 class PythonBackend implements Backend {
   readonly #connection: Connection;
@@ -113,8 +113,8 @@ class PythonBackend implements Backend {
     this.version = opened.version ?? undefined;
   }
 
-  execute(input: Input, attendant: Attendant): Promise<Executed> {
-    return execute(this.#connection, { session: this.#session, ...paramsOf(input), fresh: true }, attendant);
+  execute(input: Input, hooks: ExecutionHooks): Promise<BackendExecution> {
+    return execute(this.#connection, { session: this.#session, ...paramsOf(input), fresh: true }, hooks);
   }
 
   async validate(input: Input): Promise<Diagnostic[]> {
@@ -156,9 +156,9 @@ class PythonSession implements BackendSession {
     return mapErrors(this.#connection.call(method, { session: this.id, ...params }));
   }
 
-  async execute(input: Input, attendant: Attendant): Promise<Executed> {
+  async execute(input: Input, hooks: ExecutionHooks): Promise<BackendExecution> {
     if (this.ended !== undefined) throw errorOf('SessionError', this.ended);
-    return execute(this.#connection, { session: this.id, ...paramsOf(input) }, attendant);
+    return execute(this.#connection, { session: this.id, ...paramsOf(input) }, hooks);
   }
 
   async getVariable(name: string): Promise<ShownValue | undefined> {

@@ -1,5 +1,5 @@
 // Runs an execution with its listeners and abort signal.
-import type { Attendant } from './backend.ts';
+import type { ExecutionHooks } from './backend.ts';
 import type { Cancel } from './cancel.ts';
 import type { ListenOptions } from './options.ts';
 import { Run } from './run.ts';
@@ -9,10 +9,10 @@ import type { WaitingRun } from './waiting.ts';
  * Runs an execution with its listeners and abort signal. Every execution passes through here, so unused options must
  * cost nothing.
  */
-export async function attended<Result extends Run | WaitingRun>(
+export async function runWithHooks<Result extends Run | WaitingRun>(
   cancel: Cancel,
   options: ListenOptions,
-  execute: (attendant: Attendant) => Promise<Result>,
+  execute: (hooks: ExecutionHooks) => Promise<Result>,
 ): Promise<Result> {
   const { signal, onStdout, onStderr } = options;
   signal?.throwIfAborted();
