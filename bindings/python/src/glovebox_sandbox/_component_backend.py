@@ -66,7 +66,7 @@ def _refuse(policy: Policy) -> None:
 def _Answers(policy: Policy, wait: tools.Await) -> Any:
     from .component._answers import Answers, Tool
 
-    class Waited(Answers):
+    class AwaitedAnswers(Answers):
         def answer(self, name: str, arguments: str) -> str | types.CallFailure:
             tool = next((tool for tool in policy.tools if tool.name == name), None)
             if tool is None:
@@ -74,7 +74,7 @@ def _Answers(policy: Policy, wait: tools.Await) -> Any:
             kind, text = tools.answer(tool, wait, arguments, _Never())
             return text if kind == "returned" else types.CallFailure(kind=kind, message=text)
 
-    return Waited([Tool(tool.name, tool.description, lambda _: None, tool.schema) for tool in policy.tools])
+    return AwaitedAnswers([Tool(tool.name, tool.description, lambda _: None, tool.schema) for tool in policy.tools])
 
 
 class _Never:
@@ -172,12 +172,12 @@ class _Sandbox:
         )
         return {"runtime": self.runtime_name, "policy": policy}
 
-    def execute(self, input: Input) -> _Executed:
+    def execute(self, input: Input) -> _ComponentExecution:
         files = [types.InputFile(path=path, bytes=contents) for path, contents in self._policy.files.items()]
         with _errors():
             execution, contents, entries = self._sandbox.execute_with_files(_request(input, files), **self._terms())
         _pass_output(input, execution)
-        return _Executed(execution, contents, _entries(entries))
+        return _ComponentExecution(execution, contents, _entries(entries))
 
     def validate(self, input: Input) -> list[tuple[int, int, str]]:
         with _errors():
@@ -213,13 +213,13 @@ class _Session:
         except SessionError as error:
             return str(error)
 
-    def execute(self, input: Input) -> _Executed:
+    def execute(self, input: Input) -> _ComponentExecution:
         if input[4] is not None:
             self.set_variable("context", input[4])
         with _errors():
             execution = self._session.execute(_request(input, None, with_context=False))
         _pass_output(input, execution)
-        return _Executed(execution, None, [], self._session)
+        return _ComponentExecution(execution, None, [], self._session)
 
     def get_variable(self, name: str) -> tuple[str, str | None] | None:
         with _errors():
@@ -305,7 +305,7 @@ def _request(input: Input, files: list[types.InputFile] | None, with_context: bo
     )
 
 
-class _Executed:
+class _ComponentExecution:
     """An execution in the engine's format."""
 
     def __init__(

@@ -20,7 +20,7 @@ from ._daemon_client import Client, Problem, connect
 from ._daemon_errors import errors
 from ._daemon_execution import Handlers, execute
 from ._daemon_started import NO_SESSIONS, OF_RESUMPTION, DaemonStarted
-from ._remote import Executed, RemoteSession, encoded, entries, positions, refuse, variable
+from ._remote import RemoteExecution, RemoteSession, encoded, entries, positions, refuse, variable
 from ._types import described
 from .errors import FilesError, GloveboxError, SessionError, UnavailableError, UnsupportedError
 
@@ -82,11 +82,11 @@ class DaemonSandbox:
         self.runtime_name: str = opened["runtime_name"]
         self.version: str | None = opened["version"]
 
-    def execute(self, input: Input) -> Executed:
+    def execute(self, input: Input) -> RemoteExecution:
         more = _fields(value=False, return_files=["**"])
         body = _object(_script(input), more, self._runtime, self._policy, self._files, self.tools)
         with errors():
-            return Executed(execute(self.client, self.handlers, "/v1/execute", body, input), None)
+            return RemoteExecution(execute(self.client, self.handlers, "/v1/execute", body, input), None)
 
     def start(self, input: Input) -> DaemonStarted:
         more = _fields(value=False, return_files=["**"], suspendable=True if self.tools else None)
@@ -155,11 +155,11 @@ class DaemonSession(RemoteSession):
         with errors(of_files=of_files):
             return self._client.json(method, f"{self._path}{target}", body)
 
-    def execute(self, input: Input) -> Executed:
+    def execute(self, input: Input) -> RemoteExecution:
         self._check_open()
         body = _object(_script(input), self._sandbox.tools)
         with errors():
-            return Executed(execute(self._client, self._sandbox.handlers, f"{self._path}/execute", body, input), self)
+            return RemoteExecution(execute(self._client, self._sandbox.handlers, f"{self._path}/execute", body, input), self)
 
     def start(self, input: Input) -> DaemonStarted:
         self._check_open()

@@ -11,7 +11,7 @@ from ._backend import Call, Listener
 from ._daemon_client import Client, Problem
 from ._daemon_errors import errors
 from ._daemon_execution import CallAnswer, Execution, Handlers
-from ._remote import Executed, SessionFiles, cancelled
+from ._remote import RemoteExecution, SessionFiles, cancelled
 from .errors import SuspensionError, UnsupportedError
 from .tools import AnswerKind
 
@@ -49,7 +49,7 @@ class DaemonStarted(Execution):
         self._first = (target, body)
         self._session = session
         self._of_suspension = of_suspension
-        self._executed: Executed | None = None
+        self._executed: RemoteExecution | None = None
         self._output: dict[bool, list[bytes]] = {False: [], True: []}
         self._cancel_paths: list[str] = []
         """The path of the execution while it waits for the caller."""
@@ -61,7 +61,7 @@ class DaemonStarted(Execution):
 
     def advance(
         self, answers: list[tuple[int, AnswerKind, str]], listener: Listener | None
-    ) -> tuple[Executed | None, list[Call]]:
+    ) -> tuple[RemoteExecution | None, list[Call]]:
         if self._executed is not None:
             return self._executed, []
         self._listener = listener
@@ -99,9 +99,9 @@ class DaemonStarted(Execution):
                     return cancelled()
                 raise
 
-    def _end(self, record: dict[str, Any]) -> Executed:
+    def _end(self, record: dict[str, Any]) -> RemoteExecution:
         self._has_ended = True
-        self._executed = Executed(record, self._session)
+        self._executed = RemoteExecution(record, self._session)
         self._finish()
         return self._executed
 

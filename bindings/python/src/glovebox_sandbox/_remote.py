@@ -108,7 +108,7 @@ _OURS = ("error", "files", "files_left_out", "file_entries", "stdout_base64", "s
 """The fields of a record that `glovebox run --json` does not print."""
 
 
-class Executed:
+class RemoteExecution:
     """An execution in another process."""
 
     def __init__(self, record: dict[str, Any], session: SessionFiles | None) -> None:

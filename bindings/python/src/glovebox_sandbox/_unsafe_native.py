@@ -16,7 +16,7 @@ from typing import IO, Any, NoReturn, cast
 
 from . import tools
 from ._backend import Entry, Input, Policy
-from ._remote import Executed, RemoteSession, cancelled, encoded, positions, refuse, variable
+from ._remote import RemoteExecution, RemoteSession, cancelled, encoded, positions, refuse, variable
 from ._rpc import Connection, RpcError
 from .errors import GloveboxError, PolicyError, SessionError, UnavailableError, UnsupportedError
 from .tools import CancelToken
@@ -165,9 +165,9 @@ class UnsafeSandbox:
             opened: dict[str, Any] = self._connection.call("initialize", {**self._asked, **more})
             return opened
 
-    def execute(self, input: Input) -> Executed:
+    def execute(self, input: Input) -> RemoteExecution:
         with _errors():
-            return Executed(_execute(self._connection, self._session, input, fresh=True), None)
+            return RemoteExecution(_execute(self._connection, self._session, input, fresh=True), None)
 
     def validate(self, input: Input) -> list[tuple[int, int, str]]:
         with _errors():
@@ -199,10 +199,10 @@ class UnsafeSession(RemoteSession):
         live: dict[str, Any] = self._call("info")
         return live
 
-    def execute(self, input: Input) -> Executed:
+    def execute(self, input: Input) -> RemoteExecution:
         self._check_open()
         with _errors():
-            return Executed(_execute(self._connection, self.id, input, fresh=False), self)
+            return RemoteExecution(_execute(self._connection, self.id, input, fresh=False), self)
 
     def get_variable(self, name: str) -> tuple[str, str | None] | None:
         value = self._call("getVariable", name=name)

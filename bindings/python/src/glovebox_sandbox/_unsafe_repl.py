@@ -30,7 +30,7 @@ cancelled = set()
 running = {"id": None, "why": None}
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     def __init__(self, code, message, name="invalid-argument"):
         super().__init__(message)
         self.code, self.name = code, name
@@ -113,9 +113,9 @@ class Tools:
 def initialize(params):
     id = f"native-{len(sessions) + 1}"
     if params.get("language", "python") != "python" or params.get("runtime"):
-        raise Refused(-32602, "only Python is supported without a sandbox", "unsupported")
+        raise RefusedRequest(-32602, "only Python is supported without a sandbox", "unsupported")
     if params.get("files") or params.get("state"):
-        raise Refused(-32602, "`files` are not supported without a sandbox, because scripts run in a host directory", "unsupported")
+        raise RefusedRequest(-32602, "`files` are not supported without a sandbox, because scripts run in a host directory", "unsupported")
     names = [tool["name"] for tool in params.get("tools") or []]
     limits = (params.get("policy") or {}).get("limits") or {}
 
@@ -149,7 +149,7 @@ def initialize(params):
 def session_of(params):
     id = params.get("session") or next(reversed(list(sessions)), None)
     if id not in sessions:
-        raise Refused(-32002, "no session is open; open one with `initialize`", "not-initialized")
+        raise RefusedRequest(-32002, "no session is open; open one with `initialize`", "not-initialized")
     return sessions[id]
 
 
@@ -295,12 +295,12 @@ def answer(message):
     id, method, params = message.get("id"), message.get("method"), message.get("params") or {}
     try:
         if method != "execute" and method not in METHODS:
-            raise Refused(-32601, f"`{method}` is not supported without a sandbox", "unsupported")
+            raise RefusedRequest(-32601, f"`{method}` is not supported without a sandbox", "unsupported")
         if id is not None and id in cancelled:
-            raise Refused(-32800, "the execution was cancelled before it started", "cancelled")
+            raise RefusedRequest(-32800, "the execution was cancelled before it started", "cancelled")
         result = execute(id, params) if method == "execute" else METHODS[method](params)
         reply = {"id": id, "result": result}
-    except Refused as refused:
+    except RefusedRequest as refused:
         reply = {"id": id, "error": {"code": refused.code, "message": str(refused), "data": {"code": refused.name}}}
     except (KeyError, TypeError, ValueError) as error:
         reply = {"id": id, "error": {"code": -32602, "message": f"invalid parameters: {error}", "data": {"code": "invalid-argument"}}}

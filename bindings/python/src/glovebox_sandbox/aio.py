@@ -70,7 +70,7 @@ class _Threads:
         self._executor = None
 
 
-class _Opening(Sandbox):
+class _ThreadedSandbox(Sandbox):
     """A sandbox that is opened on a thread, after its options were checked. Its `async` tools run on the
     caller's loop."""
 
@@ -108,7 +108,7 @@ class AsyncSandbox:
 
     def __init__(self, language: str = "python", **options: Any) -> None:
         """Accepts the options of `Sandbox`."""
-        self._sandbox = _Opening(language, **options)
+        self._sandbox = _ThreadedSandbox(language, **options)
         self._threads = _Threads()
         self._lock = asyncio.Lock()
         self._is_open = False

@@ -14,7 +14,7 @@ from .errors import FilesError, ScriptError
 from .types import Advice, Correction, FileEntry, FileKind, FuelAnalysis, Guidance, Rollback, TrapKind
 
 if TYPE_CHECKING:
-    from ._backend import Executed
+    from ._backend import BackendExecution
 
 _UNITS = {"fuel": "units", "time": "ms", "memory": "bytes"}
 
@@ -107,7 +107,7 @@ class RunFiles(Mapping[str, bytes]):
 
     __slots__ = ("_executed",)
 
-    def __init__(self, executed: Executed) -> None:
+    def __init__(self, executed: BackendExecution) -> None:
         """Use `Run.files`."""
         self._executed = executed
 
@@ -147,7 +147,7 @@ def value_of(value: tuple[str, str | None] | None) -> Any:
 class Run:
     """The outcome, output, resource use and changes of one execution."""
 
-    def __init__(self, executed: Executed) -> None:
+    def __init__(self, executed: BackendExecution) -> None:
         """`Sandbox.execute` and `Session.execute` make instances."""
         self._executed = executed
 

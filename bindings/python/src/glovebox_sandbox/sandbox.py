@@ -18,7 +18,7 @@ from .network import Network
 from .run import Diagnostic, Run, entries, value_of
 from .tools import Await, Tool, await_here
 from .types import CheckpointInfo, FileEntry, Limits, SessionInfo, SourceKind
-from .waiting import Starting, WaitingCall, suspending_backend, waiting_calls
+from .waiting import Startable, WaitingCall, suspending_backend, waiting_calls
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ def _say(text: str) -> None:
     print(f"glovebox: {text}", file=sys.stderr, flush=True)
 
 
-class Sandbox(Starting):
+class Sandbox(Startable):
     """A language with the permissions of its scripts. Every `execute` starts a new interpreter with new files.
 
     >>> with Sandbox("python") as box:
@@ -316,7 +316,7 @@ class Sandbox(Starting):
         return f"<Sandbox: {self._opened.runtime_name}, {self.backend}>" if self._opened else "<Sandbox: closed>"
 
 
-class Session(Starting):
+class Session(Startable):
     """An interpreter whose variables, functions, imports and files persist between executions."""
 
     def __init__(self, session: BackendSession, backend: Backend) -> None:

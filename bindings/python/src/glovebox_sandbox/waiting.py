@@ -148,7 +148,7 @@ class WaitingRun:
         return f"<WaitingRun: {', '.join(f'{call.name} ({call.id})' for call in self._calls)}>"
 
 
-class Starting:
+class Startable:
     """The methods of sandboxes and sessions for scripts that wait for answers. They need the native backend or a
     daemon."""
 
@@ -160,7 +160,7 @@ class Starting:
         """Returns the session in which scripts run. `None` for a sandbox."""
         raise NotImplementedError
 
-    def _fork_place(self, state: bytes) -> Starting:
+    def _fork_place(self, state: bytes) -> Startable:
         """Returns the sandbox, or a new session in its state before a suspended run, where a fork of the run is
         resumed."""
         raise NotImplementedError
@@ -226,20 +226,20 @@ def suspending_backend(backend: object) -> SuspendingBackend:
 class RunOptions:
     """The options of a run that its forks keep."""
 
-    place: Starting
+    place: Startable
     """The sandbox or session in which the script runs."""
     timeout_ms: int | None
     listener: Listener | None
 
 
-def start(place: Starting, input: Input) -> Run | WaitingRun:
+def start(place: Startable, input: Input) -> Run | WaitingRun:
     """Starts a script in a sandbox or a session, and runs it until it ends or waits for answers."""
     *_, timeout_ms, listener, _ = input
     return advance(_suspending(place._startable()).start(input), [], RunOptions(place, timeout_ms, listener))
 
 
 def resume(
-    place: Starting,
+    place: Startable,
     state: bytes,
     timeout_ms: int | None,
     listener: Listener | None,

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from .. import _check
 from .._input import _input
 from .._native_backend import is_here
-from ..aio import _Opening, _Threads
+from ..aio import _ThreadedSandbox, _Threads
 from ..errors import SessionError
 from ..run import Run
 from ..sandbox import Session
@@ -107,7 +107,7 @@ def not_installed(framework: str, error: ImportError) -> ImportError:
     return ImportError(f"{__package__}: {error}; install it with: pip install --upgrade {framework}", name=error.name)
 
 
-def threads_of(sandbox: _Opening) -> _Threads:
+def threads_of(sandbox: _ThreadedSandbox) -> _Threads:
     """Creates the threads that run a sandbox's scripts."""
     threads = _Threads()
     if not is_here() or sandbox._described[1] == "component":
@@ -165,7 +165,7 @@ class Interpreter:
             # The limits of a daemon can be lower, and a request cannot raise them.
             limits = Limits() if options.get("backend") == "daemon" else DEFAULT_LIMITS
         # Options are checked immediately. The slow start is deferred to the first script.
-        self._sandbox = _Opening(language, limits=limits, tools=tools, **options)
+        self._sandbox = _ThreadedSandbox(language, limits=limits, tools=tools, **options)
         self._is_open = False
 
     def _dispatch(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from .. import _check
 from .._input import _input
-from ..aio import _Opening, _Threads
+from ..aio import _ThreadedSandbox, _Threads
 from ..errors import GloveboxError
 from ..run import Run
 from ..sandbox import Sandbox
@@ -111,7 +111,7 @@ class Workspace:
         limits = DEFAULT_LIMITS if limits is None else limits
         self._env = _check.mapping("env", options.pop("env", None), lambda name, value: _check.of(name, str, value))
         self._options = {"workspace": self.directory, "limits": limits, **options}
-        self._checked = _Opening(env=self._env, **self._options)
+        self._checked = _ThreadedSandbox(env=self._env, **self._options)
         self._threads: _Threads | None = None
         self._lock = threading.Lock()
 
