@@ -23,7 +23,7 @@ use crate::{
         SessionOptions, SharedWorkspace,
         backend::EngineBackend,
         check_id,
-        line::{FairLock, TurnFailure},
+        fair_lock::{FairLock, TurnFailure},
         shared::{Status, chosen_id},
         turn::SessionTurn,
     },

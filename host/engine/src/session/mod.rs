@@ -29,9 +29,9 @@ macro_rules! scope_setters {
 use scope_setters;
 
 mod backend;
+mod fair_lock;
 mod handle;
 pub(crate) mod hibernate;
-mod line;
 mod pages;
 mod shared;
 mod turn;

@@ -15,7 +15,7 @@ use crate::{
     exec::platform::{self, SessionScope},
     files::workspace::{GuestFiles, Roots},
     mount::commit::SessionCommits,
-    session::line::{FairLock, FairLockGuard, TurnFailure},
+    session::fair_lock::{FairLock, FairLockGuard, TurnFailure},
 };
 
 /// A workspace that several sessions read and write, in any language. Each execution sees the changes of earlier

@@ -11,7 +11,7 @@ use crate::{
         run::{CONTEXT, FinishedRun, PreparedRequest},
         suspend::StateBefore,
     },
-    session::{backend::EngineBackend, handle::SessionParts, line::FairLockGuard, shared},
+    session::{backend::EngineBackend, fair_lock::FairLockGuard, handle::SessionParts, shared},
 };
 
 /// Exclusive access to a session during a turn.
