@@ -9,7 +9,7 @@ use glovebox_core::files::{FileError, WalkedEntry, fill, inside_path, walk};
 use glovebox_vfs::{FileKind, InodeId, Stat, Vfs};
 use tar::{Archive, Builder, Entries, Entry, EntryType, Header};
 
-use crate::files::{CopyReport, FilesError, IfExists, carry::TreeWriter};
+use crate::files::{CopyReport, FilesError, IfExists, copy::TreeWriter};
 
 const NS_PER_S: u64 = 1_000_000_000;
 

@@ -12,7 +12,7 @@
 //!   host that fails leaves the host unchanged.
 
 mod archive;
-mod carry;
+mod copy;
 mod session;
 pub(crate) mod workspace;
 
@@ -29,7 +29,7 @@ use glovebox_vfs::{RootId, SourceError, Vfs, VfsError, escaped};
 
 use crate::{ExecuteError, mount::MountError};
 
-pub use carry::CopyReport;
+pub use copy::CopyReport;
 pub use glovebox_core::files::{FileEntry, FileError, FilePage, IfExists, ListLimits};
 pub use session::SessionFiles;
 
@@ -236,7 +236,7 @@ impl Files {
     /// if it cannot be inspected or created.
     pub fn copy_out(&self, from: &str, host: impl AsRef<Path>, if_exists: IfExists) -> Result<CopyReport, FilesError> {
         let (mut vfs, root) = self.0.state()?;
-        carry::out_of(&mut vfs, root, from, host.as_ref(), if_exists)
+        copy::to_host(&mut vfs, root, from, host.as_ref(), if_exists)
     }
 
     /// Writes the whole workspace as a tar archive (GNU format), sorted by path. Equal workspaces produce equal bytes.

@@ -9,7 +9,7 @@ use std::{
 use glovebox_core::files::change;
 use glovebox_vfs::{InodeId, RootId, Vfs};
 
-use super::{CopyReport, FileEntry, FilePage, Files, FilesError, IfExists, ListLimits, archive, carry};
+use super::{CopyReport, FileEntry, FilePage, Files, FilesError, IfExists, ListLimits, archive, copy};
 use crate::{Session, SharedWorkspace, exec::events};
 
 /// The files of a session or of a shared workspace, between executions. Returned by [`Session::files`] and
@@ -185,7 +185,7 @@ impl SessionFiles {
     /// [`FilesError::HostPath`], [`FilesError::HostRead`], [`FilesError::Host`] or [`FilesError::Io`] if it cannot be
     /// read. [`FilesError::Session`] if the session has ended or stays busy.
     pub fn copy_in(&self, host: impl AsRef<Path>, to: &str, if_exists: IfExists) -> Result<CopyReport, FilesError> {
-        self.change("write", to, |vfs, _, top| carry::into(vfs, top, host.as_ref(), to, if_exists))
+        self.change("write", to, |vfs, _, top| copy::from_host(vfs, top, host.as_ref(), to, if_exists))
     }
 
     /// Like [`Files::copy_out`], but on the current files.

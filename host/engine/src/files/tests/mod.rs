@@ -1,15 +1,15 @@
 //! Tests of reading, changing and copying workspace files.
 
 mod archives;
-mod carrying;
 mod changing;
+mod copying;
 mod hostile_archives;
 mod reading;
 
 use glovebox_core::files::change;
 use glovebox_vfs::{Access, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
 
-use super::{FileError, Files, FilesError, IfExists, archive, carry};
+use super::{FileError, Files, FilesError, IfExists, archive, copy};
 
 /// A workspace, initially empty.
 struct Space {
@@ -87,7 +87,7 @@ impl Space {
         if_exists: IfExists,
     ) -> Result<super::CopyReport, FilesError> {
         let top = self.top();
-        change::atomically(&mut self.vfs, |vfs| carry::into(vfs, top, host, to, if_exists))
+        change::atomically(&mut self.vfs, |vfs| copy::from_host(vfs, top, host, to, if_exists))
     }
 
     fn put(&mut self, path: &str, contents: &str, if_exists: IfExists) -> Result<(), FilesError> {

@@ -75,7 +75,7 @@ impl Read for HostFile<'_> {
 }
 
 /// Copies a host file or directory to `to`, below the workspace directory `top`.
-pub(super) fn into(
+pub(super) fn from_host(
     vfs: &mut Vfs,
     top: InodeId,
     host: &Path,
@@ -171,7 +171,7 @@ fn copy_tree(
 }
 
 /// Copies a workspace file or directory to the host, with the same journaled commit as mounts.
-pub(super) fn out_of(
+pub(super) fn to_host(
     vfs: &mut Vfs,
     top: InodeId,
     from: &str,
