@@ -25,7 +25,7 @@ pub(crate) mod serve_worker;
 #[cfg(feature = "full")]
 pub(crate) mod services;
 #[cfg(not(feature = "full"))]
-#[path = "absent.rs"]
+#[path = "placeholders.rs"]
 pub(crate) mod services;
 pub(crate) mod session;
 #[cfg(feature = "full")]
