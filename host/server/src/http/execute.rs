@@ -65,11 +65,11 @@ async fn parse(
 ) -> Result<ParsedRequest, Problem> {
     let (shared, tenant, checking) = (shared.clone(), tenant.clone(), tenant);
     let parsed = read.parse_with(move |read| {
-        let begun = match &session {
-            None => shared.answered.begin(tenant.name(), &headers, &[b"execute", &read.bytes]),
+        let lookup = match &session {
+            None => shared.idempotency.begin(tenant.name(), &headers, &[b"execute", &read.bytes]),
             Some(SessionTarget { id, .. }) => {
                 let id = id.as_str().as_bytes();
-                shared.answered.begin(tenant.name(), &headers, &[b"session", id, &read.bytes])
+                shared.idempotency.begin(tenant.name(), &headers, &[b"session", id, &read.bytes])
             }
         }?;
         let (body, held) = ExecuteBody::read(read)?;
@@ -86,7 +86,7 @@ async fn parse(
                 }
             }));
         }
-        let key = new_key(&begun);
+        let key = new_key(&lookup);
         if is_stepped && store.is_none() && key.is_some() {
             let detail = "`Idempotency-Key` is not supported with tools without a `callback`; remove it, or set \
                           `suspend` to `true`";
@@ -96,7 +96,7 @@ async fn parse(
         // A suspendable execution keeps its script and its input.
         let kept_bytes = if script.suspendable { held.bytes() } else { tools_bytes };
         let step = StepRequest::Start { work, patterns, is_stepped, kept_bytes, store, claim: None };
-        Ok(ParsedRequest { begun, step, form: Form::of(&headers), held })
+        Ok(ParsedRequest { lookup, step, form: Form::of(&headers), held })
     });
     let parsed = parsed.await?;
     // A client whose execution cannot be stored must know before its script runs.
@@ -145,7 +145,7 @@ pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<J
 
 /// A request to execute a script, or to resume an execution.
 pub(super) struct ParsedRequest {
-    pub(super) begun: KeyLookup,
+    pub(super) lookup: KeyLookup,
     pub(super) step: StepRequest,
     pub(super) form: Form,
     pub(super) held: ChargedBytes,
@@ -156,7 +156,7 @@ impl ParsedRequest {
     /// stored.
     fn stores_in_session(&self) -> Option<bool> {
         match &self.step {
-            StepRequest::Start { store: Some(request), .. } if self.begun.is_ok() => Some(request.session.is_some()),
+            StepRequest::Start { store: Some(request), .. } if self.lookup.is_ok() => Some(request.session.is_some()),
             _ => None,
         }
     }
@@ -164,8 +164,8 @@ impl ParsedRequest {
 
 /// Executes a script, and responds in the format that the client accepts.
 pub(super) async fn respond(shared: Shared, tenant: Tenant, request: ParsedRequest) -> Result<Response, Problem> {
-    let ParsedRequest { begun, step, form, held } = request;
-    let slot = match begun {
+    let ParsedRequest { lookup, step, form, held } = request;
+    let slot = match lookup {
         Ok(slot) => slot,
         Err(answer) => return send_stored(&shared, tenant.name(), answer).await,
     };
@@ -344,7 +344,7 @@ pub(crate) async fn continue_execution(
         })
         .await?;
     let step = StepRequest::Resume { execution, answers };
-    respond(shared, tenant, ParsedRequest { begun: Ok(None), step, form: Form::of(&headers), held }).await
+    respond(shared, tenant, ParsedRequest { lookup: Ok(None), step, form: Form::of(&headers), held }).await
 }
 
 /// Cancels an execution: one that waits for answers to tool calls, or one with a streamed response.

@@ -83,8 +83,8 @@ struct CompletedKey {
 pub(crate) type KeyLookup = Result<Option<KeySlot>, Answer>;
 
 /// Returns a request's key if it is new.
-pub(super) fn new_key(begun: &KeyLookup) -> Option<&str> {
-    begun.as_ref().ok()?.as_ref()?.key.as_deref()
+pub(super) fn new_key(lookup: &KeyLookup) -> Option<&str> {
+    lookup.as_ref().ok()?.as_ref()?.key.as_deref()
 }
 
 /// A reserved key. Dropping the slot without calling `done` or `forget` releases the key.
@@ -285,7 +285,7 @@ mod tests {
         HeaderMap::from_iter([("idempotency-key".parse().unwrap(), key.parse().unwrap())])
     }
 
-    fn answered(max_keys: usize, kib: usize, tenants: &[&str]) -> IdempotencyStore {
+    fn store(max_keys: usize, kib: usize, tenants: &[&str]) -> IdempotencyStore {
         IdempotencyStore::new(max_keys, ByteBudget::new(kib << 10, Duration::ZERO, tenants.iter().copied()))
     }
 
@@ -293,16 +293,16 @@ mod tests {
         Answer { status: StatusCode::OK, body: vec![b'x'; bytes].into(), etag: None }
     }
 
-    fn first(answered: &IdempotencyStore, key: &str) -> KeySlot {
-        match answered.begin("a", &headers(key), &[b"x"]) {
+    fn first(store: &IdempotencyStore, key: &str) -> KeySlot {
+        match store.begin("a", &headers(key), &[b"x"]) {
             Ok(Ok(Some(slot))) => slot,
             Ok(_) => panic!("`{key}` already exists"),
             Err(problem) => panic!("{problem:?}"),
         }
     }
 
-    fn status(answered: &IdempotencyStore, tenant: &str, key: &str, request: &[u8]) -> u16 {
-        match answered.begin(tenant, &headers(key), &[request]) {
+    fn status(store: &IdempotencyStore, tenant: &str, key: &str, request: &[u8]) -> u16 {
+        match store.begin(tenant, &headers(key), &[request]) {
             Ok(Err(_)) => 200,
             Ok(Ok(Some(_))) => 201,
             Ok(Ok(None)) => 204,
@@ -312,124 +312,124 @@ mod tests {
 
     #[test]
     fn request_runs_once_per_key_and_token() {
-        let answered = answered(10, 8, &["a"]);
-        let slot = first(&answered, "k");
-        assert_eq!(status(&answered, "a", "k", b"x"), 409, "the first request is still running");
+        let store = store(10, 8, &["a"]);
+        let slot = first(&store, "k");
+        assert_eq!(status(&store, "a", "k", b"x"), 409, "the first request is still running");
         slot.done(answer(10));
-        assert_eq!(status(&answered, "a", "k", b"x"), 200);
-        assert_eq!(status(&answered, "a", "k", b"y"), 422, "same key with another body");
-        assert_eq!(status(&answered, "b", "k", b"x"), 201, "same key of another token");
-        drop(first(&answered, "failed"));
-        drop(first(&answered, "failed"));
+        assert_eq!(status(&store, "a", "k", b"x"), 200);
+        assert_eq!(status(&store, "a", "k", b"y"), 422, "same key with another body");
+        assert_eq!(status(&store, "b", "k", b"x"), 201, "same key of another token");
+        drop(first(&store, "failed"));
+        drop(first(&store, "failed"));
     }
 
     #[test]
     fn oldest_answers_are_evicted_over_the_budget() {
-        let answered = answered(10, 6, &["a"]);
-        let status = |key: &str| status(&answered, "a", key, b"x");
+        let store = store(10, 6, &["a"]);
+        let status = |key: &str| status(&store, "a", key, b"x");
         // The key is charged as well.
-        first(&answered, "1").done(answer((2 << 10) - 1));
-        first(&answered, "2").done(answer((4 << 10) - 1));
+        first(&store, "1").done(answer((2 << 10) - 1));
+        first(&store, "2").done(answer((4 << 10) - 1));
         assert_eq!((status("1"), status("2")), (200, 200), "both fit exactly");
-        first(&answered, "3").done(answer(1));
+        first(&store, "3").done(answer(1));
         assert_eq!((status("1"), status("2"), status("3")), (409, 200, 200), "the oldest answer is evicted");
-        first(&answered, "4").done(answer(6 << 10));
+        first(&store, "4").done(answer(6 << 10));
         assert_eq!(
             (status("2"), status("3"), status("4")),
             (200, 200, 409),
             "an answer one byte over the limit must not evict others"
         );
-        first(&answered, "5").done(answer((6 << 10) - 1));
+        first(&store, "5").done(answer((6 << 10) - 1));
         assert_eq!((status("2"), status("3"), status("5")), (409, 409, 200));
     }
 
     #[test]
     fn response_with_reserved_memory_is_stored_and_not_evicted() {
-        let answered = answered(10, 6, &["a"]);
-        let status = |key: &str| status(&answered, "a", key, b"x");
-        first(&answered, "1").done(answer((4 << 10) - 1));
-        let mut slot = first(&answered, "2");
+        let store = store(10, 6, &["a"]);
+        let status = |key: &str| status(&store, "a", key, b"x");
+        first(&store, "1").done(answer((4 << 10) - 1));
+        let mut slot = first(&store, "2");
         assert!(matches!(slot.reserve(6 << 10), Err(ServiceError::AnswerTooLarge { .. })));
         assert_eq!(status("1"), 200, "a reservation that can never fit evicts nothing");
         slot.reserve((3 << 10) - 1).unwrap();
         assert_eq!(status("1"), 409, "the reservation has evicted it");
         slot.done(answer((2 << 10) - 1));
-        first(&answered, "3").done(answer(4 << 10));
+        first(&store, "3").done(answer(4 << 10));
         assert_eq!((status("2"), status("3")), (200, 409), "the rest of the reservation is free: 4 KiB");
-        first(&answered, "4").done(answer((4 << 10) - 1));
+        first(&store, "4").done(answer((4 << 10) - 1));
         assert_eq!((status("2"), status("4")), (200, 200));
-        let (mut slot, mut other) = (first(&answered, "5"), first(&answered, "6"));
+        let (mut slot, mut other) = (first(&store, "5"), first(&store, "6"));
         slot.reserve((4 << 10) - 1).unwrap();
         assert!(matches!(other.reserve(1), Err(ServiceError::NoRoomToSuspend)));
         drop(slot);
         other.reserve(1).unwrap();
         assert_eq!((status("2"), status("4"), status("5"), status("6")), (200, 409, 201, 409));
         other.done(answer(1));
-        drop(answered.0.current(Instant::now() + HELD_FOR + Duration::from_secs(1)));
-        assert_eq!((status("2"), answered.0.budget.free_bytes(Some("a"))), (201, 6 << 10), "expired");
+        drop(store.0.current(Instant::now() + HELD_FOR + Duration::from_secs(1)));
+        assert_eq!((status("2"), store.0.budget.free_bytes(Some("a"))), (201, 6 << 10), "expired");
     }
 
     #[test]
     fn one_token_cannot_evict_the_answers_of_another() {
-        let answered = answered(10, 8, &["a", "b"]);
-        let store = |tenant: &str, key: &str, bytes| match answered.begin(tenant, &headers(key), &[b"x"]) {
+        let store = store(10, 8, &["a", "b"]);
+        let complete = |tenant: &str, key: &str, bytes| match store.begin(tenant, &headers(key), &[b"x"]) {
             Ok(Ok(Some(slot))) => slot.done(answer(bytes)),
             _ => panic!("`{key}` already exists"),
         };
-        let status = |tenant: &str, key: &str| status(&answered, tenant, key, b"x");
+        let status = |tenant: &str, key: &str| status(&store, tenant, key, b"x");
         for (tenant, key) in [("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")] {
-            store(tenant, key, (2 << 10) - 1);
+            complete(tenant, key, (2 << 10) - 1);
         }
         assert_eq!(
             [status("a", "1"), status("a", "2"), status("b", "1"), status("b", "2")],
             [200; 4],
             "both fit exactly"
         );
-        store("b", "3", 1);
+        complete("b", "3", 1);
         assert_eq!((status("a", "1"), status("b", "1"), status("b", "3")), (200, 409, 200));
-        drop(answered.0.current(Instant::now() + HELD_FOR + Duration::from_secs(1)));
+        drop(store.0.current(Instant::now() + HELD_FOR + Duration::from_secs(1)));
         assert_eq!((status("a", "1"), status("b", "3")), (201, 201), "expired");
-        assert_eq!(answered.0.budget.free_bytes(Some("a")), 4 << 10);
+        assert_eq!(store.0.budget.free_bytes(Some("a")), 4 << 10);
     }
 
     #[test]
     fn oldest_key_is_evicted_unless_all_are_running() {
-        let answered = answered(3, 8, &["a"]);
+        let store = store(3, 8, &["a"]);
         for key in ["a", "b", "c"] {
-            first(&answered, key).done(answer(1));
+            first(&store, key).done(answer(1));
         }
-        drop(first(&answered, "d"));
-        assert_eq!((status(&answered, "a", "a", b"x"), status(&answered, "a", "b", b"x")), (201, 200));
-        let running: Vec<_> = ["r1", "r2", "r3"].map(|key| first(&answered, key)).into();
-        assert_eq!(status(&answered, "a", "r4", b"x"), 503, "every key is still running");
+        drop(first(&store, "d"));
+        assert_eq!((status(&store, "a", "a", b"x"), status(&store, "a", "b", b"x")), (201, 200));
+        let running: Vec<_> = ["r1", "r2", "r3"].map(|key| first(&store, key)).into();
+        assert_eq!(status(&store, "a", "r4", b"x"), 503, "every key is still running");
         drop(running);
-        assert_eq!(status(&answered, "a", "r4", b"x"), 201);
+        assert_eq!(status(&store, "a", "r4", b"x"), 201);
     }
 
     #[test]
     fn newer_keys_do_not_evict_the_only_copy() {
-        let answered = answered(2, 8, &["a"]);
-        let mut slot = first(&answered, "only");
+        let store = store(2, 8, &["a"]);
+        let mut slot = first(&store, "only");
         slot.reserve(10).unwrap();
         slot.done(answer(1));
         for key in ["a", "b", "c"] {
-            first(&answered, key).done(answer(1));
+            first(&store, key).done(answer(1));
         }
-        let status = |key: &str| status(&answered, "a", key, b"x");
+        let status = |key: &str| status(&store, "a", key, b"x");
         assert_eq!((status("only"), status("c")), (200, 200));
-        let mut slot = first(&answered, "other");
+        let mut slot = first(&store, "other");
         slot.reserve(10).unwrap();
         slot.done(answer(1));
         assert_eq!((status("new"), status("only"), status("other")), (503, 200, 200), "no key can be evicted");
-        drop(answered.0.current(Instant::now() + HELD_FOR + Duration::from_secs(1)));
-        assert_eq!((status("only"), answered.0.budget.free_bytes(Some("a"))), (201, 8 << 10), "expired");
+        drop(store.0.current(Instant::now() + HELD_FOR + Duration::from_secs(1)));
+        assert_eq!((status("only"), store.0.budget.free_bytes(Some("a"))), (201, 8 << 10), "expired");
     }
 
     #[test]
     fn key_has_1_to_255_characters() {
-        let answered = answered(3, 8, &["a"]);
-        assert_eq!(status(&answered, "a", &"k".repeat(255), b"x"), 201);
-        assert_eq!(status(&answered, "a", &"k".repeat(256), b"x"), 400);
-        assert_eq!(status(&answered, "a", "", b"x"), 400);
+        let store = store(3, 8, &["a"]);
+        assert_eq!(status(&store, "a", &"k".repeat(255), b"x"), 201);
+        assert_eq!(status(&store, "a", &"k".repeat(256), b"x"), 400);
+        assert_eq!(status(&store, "a", "", b"x"), 400);
     }
 }

@@ -77,7 +77,7 @@ fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, accepted: Na
     service.set_reply_budget(bodies.bytes());
     let state = SharedState {
         service: service.clone(),
-        answered: IdempotencyStore::new(config.idempotency_keys, stored),
+        idempotency: IdempotencyStore::new(config.idempotency_keys, stored),
         tenants,
         names: accepted,
         sandboxes: e2b::Sandboxes::default(),
@@ -133,7 +133,7 @@ pub(crate) struct Shared {
 pub(crate) struct SharedState {
     pub(crate) service: Service,
     pub(crate) tenants: Tenants,
-    pub(crate) answered: IdempotencyStore,
+    pub(crate) idempotency: IdempotencyStore,
     pub(crate) names: Names,
     pub(super) sandboxes: e2b::Sandboxes,
     begun: Instant,

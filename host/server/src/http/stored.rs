@@ -183,14 +183,14 @@ pub(crate) async fn resume(
     let (known, name, keyed) = (shared.clone(), tenant.name().to_owned(), headers.clone());
     let named = id.clone();
     let parsed = read_body.parse_with(move |read| {
-        let begun = known.answered.begin(&name, &keyed, &[b"suspended", named.as_bytes(), &read.bytes])?;
+        let lookup = known.idempotency.begin(&name, &keyed, &[b"suspended", named.as_bytes(), &read.bytes])?;
         let (mut body, held): (ResumeStoredBody, ChargedBytes) = read.json()?;
         let answers = body.take_answers()?;
         body.ttl_ms.map(checked_ttl).transpose()?;
-        Ok((begun, body, answers, held))
+        Ok((lookup, body, answers, held))
     });
-    let (begun, body, answers, mut held) = parsed.await?;
-    let begun = match begun {
+    let (lookup, body, answers, mut held) = parsed.await?;
+    let lookup = match lookup {
         Ok(slot) => Ok(slot),
         Err(answer) => return send_stored(&shared, tenant.name(), answer).await,
     };
@@ -203,7 +203,7 @@ pub(crate) async fn resume(
         let values_bytes = stored.values_bytes()?;
         let more = bodies.bytes().try_room(Some(parsing.name()), values_bytes);
         held.join(more.map_err(|BudgetExhausted| ServiceError::NoRoomToSuspend)?);
-        stored.parse(begun, &headers, &parsing, held)
+        stored.parse(lookup, &headers, &parsing, held)
     };
     let request = Service::blocking(parse).await??;
     respond(shared, tenant, request).await
@@ -235,10 +235,10 @@ impl Stored {
         Ok(values.saturating_add(decoded_bytes(suspended)).saturating_add(request.max_bytes()))
     }
 
-    /// Builds the request to the tenant. `begun` describes its idempotency key.
+    /// Builds the request to the tenant. `lookup` is the result for its idempotency key.
     fn parse(
         self,
-        begun: KeyLookup,
+        lookup: KeyLookup,
         headers: &HeaderMap,
         tenant: &Tenant,
         held: ChargedBytes,
@@ -272,7 +272,7 @@ impl Stored {
             ..request
         });
         let step = StepRequest::Start { work, patterns, is_stepped: true, kept_bytes: held.bytes(), store, claim };
-        Ok(ParsedRequest { begun, step, form: Form::of(headers), held })
+        Ok(ParsedRequest { lookup, step, form: Form::of(headers), held })
     }
 }
 

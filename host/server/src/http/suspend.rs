@@ -123,8 +123,8 @@ pub(crate) async fn suspend(
     InPath(execution): InPath<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let begun = shared.answered.begin(tenant.name(), &headers, &[b"suspend", execution.as_bytes()])?;
-    let mut slot = match begun {
+    let lookup = shared.idempotency.begin(tenant.name(), &headers, &[b"suspend", execution.as_bytes()])?;
+    let mut slot = match lookup {
         Ok(slot) => slot,
         Err(Answer { body: bytes, etag, .. }) => {
             let room = shared.bodies.reserve(tenant.name(), bytes.len())?;
@@ -193,8 +193,8 @@ pub(crate) async fn resume(
 ) -> Result<Response, Problem> {
     let (known, asking) = (shared.clone(), tenant.clone());
     let request = read.parse_with(move |read| {
-        let begun = known.answered.begin(asking.name(), &headers, &[b"resume", &read.bytes])?;
-        resumed(read, &headers, &asking, begun)
+        let lookup = known.idempotency.begin(asking.name(), &headers, &[b"resume", &read.bytes])?;
+        resumed(read, &headers, &asking, lookup)
     });
     respond(shared, tenant, request.await?).await
 }
@@ -205,8 +205,8 @@ pub(super) fn decoded_bytes(suspended: &[u8]) -> usize {
     Suspended::peek(suspended).map_or(suspended.len(), |peek| peek.memory_bytes)
 }
 
-/// Parses a request to resume an execution. `begun` describes its idempotency key.
-fn resumed(read: ReadBody, headers: &HeaderMap, tenant: &Tenant, begun: KeyLookup) -> Result<ParsedRequest, Problem> {
+/// Parses a request to resume an execution. `lookup` is the result for its idempotency key.
+fn resumed(read: ReadBody, headers: &HeaderMap, tenant: &Tenant, lookup: KeyLookup) -> Result<ParsedRequest, Problem> {
     let (mut body, held) = ResumeBody::read(read)?;
     let session = body.session.take();
     let (resumption, body) = body.into_parts()?;
@@ -222,8 +222,8 @@ fn resumed(read: ReadBody, headers: &HeaderMap, tenant: &Tenant, begun: KeyLooku
         return Err(Problem::invalid("`tools` must contain the tools of the request that started the execution"));
     }
     script.resumption = Some(resumption);
-    script.key = new_key(&begun).map(str::to_owned);
+    script.key = new_key(&lookup).map(str::to_owned);
     let kept_bytes = held.bytes();
     let step = StepRequest::Start { work, patterns, is_stepped: true, kept_bytes, store: None, claim: None };
-    Ok(ParsedRequest { begun, step, form: Form::of(headers), held })
+    Ok(ParsedRequest { lookup, step, form: Form::of(headers), held })
 }
