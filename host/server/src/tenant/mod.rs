@@ -104,7 +104,7 @@ impl Tenant {
     #[must_use]
     pub fn new(service: &Service, mut config: TenantConfig) -> Self {
         config.separate_approved_tools();
-        let store: Arc<dyn SessionStore> = match &config.place {
+        let store: Arc<dyn SessionStore> = match &config.location {
             SessionLocation::Store(store) => Arc::clone(store),
             SessionLocation::Memory | SessionLocation::Fleet { .. } => Arc::new(NoStore),
         };
@@ -123,7 +123,7 @@ impl Tenant {
             true => Arc::new(WorkerProcesses::new(service, &config, store)),
             false => Arc::clone(&here) as Arc<dyn Executor>,
         };
-        let executor: Arc<dyn Executor> = match &config.place {
+        let executor: Arc<dyn Executor> = match &config.location {
             SessionLocation::Store(_) => local,
             SessionLocation::Memory => Arc::new(InMemory::new(service, &here)),
             SessionLocation::Fleet { client, scope } => Arc::new(FleetExecutor {
@@ -291,7 +291,7 @@ pub struct TenantConfig {
     /// The client for callbacks, which lets requests define tools that external services answer. Default: none.
     pub callbacks: Option<Callbacks>,
     /// The location of the sessions.
-    pub place: SessionLocation,
+    pub location: SessionLocation,
     /// The conditions for hibernating sessions. `save` is ignored: a session is saved after each execution, before the
     /// answer is sent.
     pub store_policy: StorePolicy,
@@ -351,14 +351,14 @@ impl TenantConfig {
         }
     }
 
-    fn with(name: String, place: SessionLocation) -> Self {
+    fn with(name: String, location: SessionLocation) -> Self {
         Self {
             name,
             policy: Policy::default(),
             tools: Vec::new(),
             approved_tools: Vec::new(),
             callbacks: None,
-            place,
+            location,
             store_policy: StorePolicy::default(),
             key: None,
             sessions: 1_000,

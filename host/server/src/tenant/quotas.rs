@@ -16,12 +16,12 @@ use crate::{SPANS, ServiceError, executor::SessionOperation, service::ExecutionP
 pub(crate) struct WorkPermits {
     own: OwnedSemaphorePermit,
     turn: Option<OwnedMutexGuard<()>>,
-    place: ExecutionPermit,
+    permit: ExecutionPermit,
 }
 
 impl WorkPermits {
     pub(super) fn into_parts(self) -> (OwnedSemaphorePermit, Option<OwnedMutexGuard<()>>, ExecutionPermit) {
-        (self.own, self.turn, self.place)
+        (self.own, self.turn, self.permit)
     }
 }
 
@@ -34,7 +34,7 @@ impl Tenant {
     }
 
     pub(super) async fn admit(&self, id: Option<&SessionId>) -> Result<WorkPermits, ServiceError> {
-        self.admit_to(id, self.place(id.is_some())).await
+        self.admit_to(id, self.execution_permit(id.is_some())).await
     }
 
     /// Like [`admit`](Self::admit), but also locks session creation if the operation creates a session.
@@ -45,18 +45,18 @@ impl Tenant {
         operation: &SessionOperation,
     ) -> Result<(WorkPermits, Option<OwnedMutexGuard<()>>), ServiceError> {
         let mut making = None;
-        let place = async {
+        let permit = async {
             if operation.creates_session() {
                 making = Some(self.making().await?);
             }
-            self.place(true).await
+            self.execution_permit(true).await
         };
-        let permits = self.admit_to(operation.session(), place).await?;
+        let permits = self.admit_to(operation.session(), permit).await?;
         Ok((permits, making))
     }
 
     /// Acquires a permit to run on this machine or, for work on a session in a fleet, to send a request to the fleet.
-    pub(super) async fn place(&self, is_on_session: bool) -> Result<ExecutionPermit, ServiceError> {
+    pub(super) async fn execution_permit(&self, is_on_session: bool) -> Result<ExecutionPermit, ServiceError> {
         let (service, name) = (&self.inner.service, &self.inner.config.name);
         match is_on_session && self.inner.executor.has_remote_sessions() {
             true => service.admit_to_fleet(name).await,
@@ -67,7 +67,7 @@ impl Tenant {
     async fn admit_to(
         &self,
         id: Option<&SessionId>,
-        place: impl Future<Output = Result<ExecutionPermit, ServiceError>>,
+        permit: impl Future<Output = Result<ExecutionPermit, ServiceError>>,
     ) -> Result<WorkPermits, ServiceError> {
         let wait = async {
             let own = self.own_turn()?;
@@ -75,7 +75,7 @@ impl Tenant {
                 Some(id) => Some(self.turn(id).await?),
                 None => None,
             };
-            Ok(WorkPermits { own, turn, place: place.await? })
+            Ok(WorkPermits { own, turn, permit: permit.await? })
         };
         wait.instrument(info_span!(target: SPANS, "queue")).await
     }

@@ -186,7 +186,7 @@ impl Tenant {
                     return Err(error);
                 }
             };
-            let (own, turn, place) = held.into_parts();
+            let (own, turn, permit) = held.into_parts();
             let stepping = StepwiseExecution {
                 started,
                 output,
@@ -224,7 +224,7 @@ impl Tenant {
                     answered => answered,
                 };
             }
-            tenant.after_step(id, stepping, advanced, place, then).await
+            tenant.after_step(id, stepping, advanced, permit, then).await
         };
         let stepped = tokio::spawn(step.in_current_span()).await.map_err(|_| ServiceError::Panicked)??;
         guard.disarm_if(matches!(stepped, StepOutcome::NeedsTools(_)));
@@ -257,14 +257,14 @@ impl Tenant {
             Some(SuspensionState::Waiting(stepping)) => stepping.request.session.is_some(),
             _ => false,
         };
-        let place = self.place(in_session).await?;
+        let permit = self.execution_permit(in_session).await?;
         let tenant = self.clone();
         let (id, stepping) = match back.keep() {
             Some((id, SuspensionState::Waiting(stepping))) => (id, *stepping),
             Some((id, SuspensionState::Ended(unread))) => {
                 let (executions, named) = (self.inner.suspended.clone(), id.clone());
                 let read = move || {
-                    let _place = place;
+                    let _permit = permit;
                     executions.read(&named, *unread, then)
                 };
                 let read = Service::blocking(read).await.inspect_err(|_| self.inner.suspended.forget(&id));
@@ -279,7 +279,7 @@ impl Tenant {
         let step = async move {
             stepping.output.set(on_output).await;
             let advanced = stepping.started.advance(answers).await;
-            tenant.after_step(id, stepping, advanced, place, then).await
+            tenant.after_step(id, stepping, advanced, permit, then).await
         };
         let stepped = tokio::spawn(step.in_current_span()).await.map_err(|_| ServiceError::Panicked)?;
         let is_suspended = match &stepped {
@@ -333,12 +333,12 @@ impl Tenant {
         id: String,
         mut stepping: StepwiseExecution,
         advanced: Result<ExecutorStep, ServiceError>,
-        place: ExecutionPermit,
+        permit: ExecutionPermit,
         then: impl FnOnce(FinishedExecution) -> Result<T, DeliveryError> + Send + 'static,
     ) -> Result<StepOutcome<T>, ServiceError> {
         stepping.output.set(None).await;
         // A suspended execution does not keep its permit to run.
-        drop(place);
+        drop(permit);
         let ended = match advanced {
             Ok(ExecutorStep::Done(finished)) => {
                 self.inner.suspended.forget(&id);

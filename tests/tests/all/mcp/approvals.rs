@@ -328,7 +328,7 @@ fn sharing_with(dir: &Path, change: impl FnOnce(&mut TenantConfig) + 'static) ->
     let store = DirectoryStore::open(dir.join("sessions")).unwrap();
     changed(&Payments::default(), current(), Some(vec![]), move |config| {
         config.key = Some(SessionKey::new(&[1; 32]).unwrap());
-        config.place = SessionLocation::Store(Arc::new(store));
+        config.location = SessionLocation::Store(Arc::new(store));
         change(config);
     })
 }

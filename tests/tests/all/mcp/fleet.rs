@@ -8,7 +8,7 @@ use crate::fleet_engine::FleetEngine;
 
 fn mcp(engine: &FleetEngine) -> Mcp {
     let client = engine.client();
-    Mcp::changed(|config| config.place = SessionLocation::Fleet { client, scope: "mcp".parse().unwrap() })
+    Mcp::changed(|config| config.location = SessionLocation::Fleet { client, scope: "mcp".parse().unwrap() })
 }
 
 #[test]

@@ -20,7 +20,7 @@ const PYTHON: &str = "python";
 fn setup_in(client: FleetClient, scope: &'static str, change: impl FnOnce(&mut TenantConfig) + 'static) -> Setup {
     let place = SessionLocation::Fleet { client, scope: scope.parse().unwrap() };
     let tenant = Box::new(move |config: &mut TenantConfig| {
-        config.place = place;
+        config.location = place;
         change(config);
     });
     Setup { tenant: Some(tenant), ..Setup::default() }
