@@ -63,7 +63,7 @@ struct CachedSandbox {
 
 /// A resource of the component with its share of the handle quota.
 struct CountedResource<T> {
-    it: T,
+    resource: T,
     _share: Share,
 }
 
@@ -155,24 +155,24 @@ impl SandboxCtx {
     }
 
     /// Adds a resource and returns its handle. `share` was taken from the quota before the resource was created.
-    pub(super) fn put<T: Send + 'static>(&mut self, share: Share, it: T) -> Result<Resource<T>, SandboxFailure> {
-        let handle = self.table.push(CountedResource { it, _share: share })?;
+    pub(super) fn put<T: Send + 'static>(&mut self, share: Share, resource: T) -> Result<Resource<T>, SandboxFailure> {
+        let handle = self.table.push(CountedResource { resource, _share: share })?;
         Ok(Resource::new_own(handle.rep()))
     }
 
     /// Returns the resource of a handle. Fails with a trap if the handle is invalid.
     pub(super) fn get<T: Send + 'static>(&self, handle: &Resource<T>) -> wasmtime::Result<&T> {
-        Ok(&self.table.get(&Resource::<CountedResource<T>>::new_borrow(handle.rep()))?.it)
+        Ok(&self.table.get(&Resource::<CountedResource<T>>::new_borrow(handle.rep()))?.resource)
     }
 
     /// Like [`get`](Self::get), but returns a mutable reference.
     pub(super) fn get_mut<T: Send + 'static>(&mut self, handle: &Resource<T>) -> wasmtime::Result<&mut T> {
-        Ok(&mut self.table.get_mut(&Resource::<CountedResource<T>>::new_borrow(handle.rep()))?.it)
+        Ok(&mut self.table.get_mut(&Resource::<CountedResource<T>>::new_borrow(handle.rep()))?.resource)
     }
 
     /// Removes a resource and returns it. Fails with a trap if the handle is invalid.
     pub(super) fn take<T: Send + 'static>(&mut self, handle: Resource<T>) -> wasmtime::Result<T> {
-        Ok(self.table.delete(Resource::<CountedResource<T>>::new_own(handle.rep()))?.it)
+        Ok(self.table.delete(Resource::<CountedResource<T>>::new_own(handle.rep()))?.resource)
     }
 }
 
