@@ -77,7 +77,7 @@ impl AuditAction {
         Self { of: Some(of.chars().take(MAX_OF_CHARS).collect()), ..self }
     }
 
-    pub(crate) fn ended(self, error: Option<&ServiceError>) -> FinishedAction {
+    pub(crate) fn finish(self, error: Option<&ServiceError>) -> FinishedAction {
         FinishedAction { action: self.name, of: self.of, outcome: error.map_or(DONE, ServiceError::code) }
     }
 }
@@ -334,7 +334,7 @@ mod tests {
         let out = SharedBuffer::default();
         let audit = Audit::new(out.clone(), true);
         let subject = AuditSubject { door: Door::Http, tenant: "me", session: Some(hostile) };
-        audit.record(&subject, &AuditAction::new("read-file").of(hostile).ended(None));
+        audit.record(&subject, &AuditAction::new("read-file").of(hostile).finish(None));
         let executed = AuditedResult {
             language: glovebox::Language::Python,
             runtime: hostile.to_owned(),

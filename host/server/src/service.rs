@@ -296,7 +296,7 @@ impl Service {
 
     /// Waits until [`drain`](Self::drain) has returned. An execution that ignores its cancellation may still be
     /// running.
-    pub async fn ended(&self) {
+    pub async fn drained(&self) {
         self.0.ended.cancelled().await;
     }
 

@@ -337,7 +337,7 @@ impl SteppedExecution for FleetExecution {
         })
     }
 
-    fn ended(&self) -> CancellationToken {
+    fn end_token(&self) -> CancellationToken {
         self.ended.clone()
     }
 }

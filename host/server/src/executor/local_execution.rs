@@ -91,7 +91,7 @@ impl SteppedExecution for LocalExecution {
         })
     }
 
-    fn ended(&self) -> CancellationToken {
+    fn end_token(&self) -> CancellationToken {
         self.ended.clone()
     }
 }

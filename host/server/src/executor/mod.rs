@@ -130,7 +130,7 @@ pub(crate) trait SteppedExecution: Send + Sync {
 
     /// Returns a token that is cancelled when an execution ends after its first step. [`advance`](Self::advance) then
     /// returns the result without waiting for the script.
-    fn ended(&self) -> CancellationToken;
+    fn end_token(&self) -> CancellationToken;
 }
 
 /// The reason why an execution without [`Script::suspendable`](crate::Script::suspendable) cannot be suspended.

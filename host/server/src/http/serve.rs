@@ -149,7 +149,7 @@ async fn serve_connections(listener: impl Listen, service: &Service, routes: Rou
         () = service.draining() => {}
     }
     drop(listener);
-    service.ended().await;
+    service.drained().await;
     let _ = tokio::time::timeout(LAST_ANSWERS, ending.shutdown()).await;
 }
 

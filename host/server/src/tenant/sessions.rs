@@ -354,7 +354,7 @@ impl Tenant {
     fn record_action(&self, id: &SessionId, action: AuditAction, error: Option<&ServiceError>) {
         if let Some(audit) = &self.inner.service.0.audit {
             let subject = AuditSubject { door: self.door, tenant: &self.inner.config.name, session: Some(id.as_str()) };
-            audit.record(&subject, &action.ended(error));
+            audit.record(&subject, &action.finish(error));
         }
     }
 }

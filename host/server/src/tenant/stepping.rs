@@ -401,7 +401,7 @@ impl Tenant {
     /// (`limits.timeout_reserve_ms`). Until then, the execution keeps its permits and its session, because it still
     /// occupies a thread.
     pub(super) async fn result(&self, stepping: StepwiseExecution) -> Result<FinishedExecution, ServiceError> {
-        stepping.started.ended().cancelled().await;
+        stepping.started.end_token().cancelled().await;
         match stepping.started.advance(Vec::new()).await {
             Ok(ExecutorStep::Done(finished)) => self.finish(stepping, *finished),
             // Only a faulty worker reports calls after the end.

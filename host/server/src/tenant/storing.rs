@@ -224,7 +224,7 @@ impl Tenant {
             if let Some(audit) = &tenant.inner.service.0.audit {
                 let subject = AuditSubject { door: tenant.door, tenant: tenant.name(), session: None };
                 let action = AuditAction::new("delete-suspended").of(&id);
-                audit.record(&subject, &action.ended(deleted.as_ref().err()));
+                audit.record(&subject, &action.finish(deleted.as_ref().err()));
             }
             deleted
         };

@@ -119,7 +119,7 @@ impl Tenant {
             }
         };
         self.inner.suspended.forget(&id);
-        stepping.started.ended().cancelled().await;
+        stepping.started.end_token().cancelled().await;
         let result = match stepping.started.advance(Vec::new()).await {
             Ok(ExecutorStep::Done(finished)) => *finished,
             // Only a faulty worker reports calls after the end.

@@ -329,7 +329,7 @@ impl WorkerSide {
                 return Ok(Message::reply(&answer, bytes));
             }
             ToWorker::AwaitEnd { execution } => {
-                let ended = self.started.lock().get(&execution).map(|started| started.run.ended());
+                let ended = self.started.lock().get(&execution).map(|started| started.run.end_token());
                 if let Some(ended) = ended {
                     ended.cancelled().await;
                 }

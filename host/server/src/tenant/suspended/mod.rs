@@ -182,7 +182,7 @@ impl SuspendedExecutions {
                 entries.remove(id);
                 SuspensionCheck::End(stepping)
             }
-            SuspensionState::Waiting(stepping) if can_fetch && stepping.started.ended().is_cancelled() => {
+            SuspensionState::Waiting(stepping) if can_fetch && stepping.started.end_token().is_cancelled() => {
                 entry.state = SuspensionState::Fetching;
                 SuspensionCheck::HasEnded(stepping)
             }
@@ -264,7 +264,7 @@ impl SuspendedExecutions {
         match read {
             Err(DeliveryError::NoRoom(mut ended)) => {
                 let held = ended.charged.take().unwrap_or_default();
-                self.ended(id, UnreadResult { result: Ok(*ended), suspended, held });
+                self.store_result(id, UnreadResult { result: Ok(*ended), suspended, held });
                 Err(ServiceError::NoRoom)
             }
             read => {
@@ -274,7 +274,7 @@ impl SuspendedExecutions {
         }
     }
 
-    fn ended(&self, id: &str, unread: UnreadResult) {
+    fn store_result(&self, id: &str, unread: UnreadResult) {
         if let Some(entry) = self.entries.lock().get_mut(id) {
             entry.state = SuspensionState::Ended(Box::new(unread));
         }
@@ -323,7 +323,7 @@ impl Tenant {
         stepping: StepwiseExecution,
         was_answered: bool,
     ) -> Result<Duration, Box<StepwiseExecution>> {
-        let (time, ended) = (self.inner.service.suspension().time, stepping.started.ended());
+        let (time, ended) = (self.inner.service.suspension().time, stepping.started.end_token());
         if self.inner.suspended.put(&id, stepping, Instant::now() + time, was_answered)? {
             tokio::spawn(watch(self.clone(), id, ended));
         }
@@ -384,7 +384,7 @@ async fn watch(tenant: Tenant, id: String, has_ended: CancellationToken) {
                 let charge = move || charging.charge(&mut result).map(|held| (result, held));
                 let charged = Service::blocking(charge).await;
                 match charged.unwrap_or_else(|error| Some((Err(error), ChargedBytes::default()))) {
-                    Some((result, held)) => executions.ended(&id, UnreadResult { result, suspended, held }),
+                    Some((result, held)) => executions.store_result(&id, UnreadResult { result, suspended, held }),
                     None => executions.forget(&id),
                 }
             }

@@ -20,7 +20,7 @@ impl SteppedExecution for Waiting {
         Box::pin(async move { Err(ServiceError::Panicked) })
     }
 
-    fn ended(&self) -> CancellationToken {
+    fn end_token(&self) -> CancellationToken {
         self.0.clone()
     }
 }
@@ -138,8 +138,10 @@ async fn requests_wait_for_a_result_that_is_being_fetched() {
         tokio::task::yield_now().await;
         assert!(!request.is_finished());
         let suspended = Arc::clone(&ended.suspended);
-        executions
-            .ended("a", UnreadResult { result: Err(ServiceError::Panicked), suspended, held: ChargedBytes::default() });
+        executions.store_result(
+            "a",
+            UnreadResult { result: Err(ServiceError::Panicked), suspended, held: ChargedBytes::default() },
+        );
         drop(fetching);
         assert!(matches!(request.await.unwrap(), Some(SuspensionState::Ended(_))));
         let latest = Instant::now() + CANCELLED_TIME;

@@ -431,7 +431,7 @@ impl SteppedExecution for WorkerExecution {
         })
     }
 
-    fn ended(&self) -> CancellationToken {
+    fn end_token(&self) -> CancellationToken {
         self.ended.clone()
     }
 }
