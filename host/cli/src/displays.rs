@@ -13,7 +13,7 @@ use glovebox::{Display, Execution, escaped};
 
 use crate::{
     file,
-    terminal::{Hinted, counted, dimmed, note, out, printable},
+    terminal::{HintedError, counted, dimmed, note, out, printable},
 };
 
 /// File extensions by media type. [`ending`] returns the extensions of other types.
@@ -52,7 +52,7 @@ impl DisplayFiles {
         let mut there = fs::read_dir(directory).with_context(|| format!("cannot read `{}`", escaped(directory)))?;
         if there.next().is_some() {
             let message = format!("--displays: the directory `{}` is not empty", escaped(directory));
-            return Err(Hinted::new(message, "choose a new or empty directory").into());
+            return Err(HintedError::new(message, "choose a new or empty directory").into());
         }
         Ok(Self { directory: directory.to_owned(), count: Cell::new(0) })
     }

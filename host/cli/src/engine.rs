@@ -18,7 +18,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::{
     args::{GlobalArgs, RuntimeArgs},
     interrupt, stored,
-    terminal::{Hinted, OrHint as _, note},
+    terminal::{HintedError, OrHint as _, note},
 };
 
 /// The engine's pool of guest memory. Commands that run one guest use no pool: reserving it costs more than the run.
@@ -140,7 +140,7 @@ pub(crate) fn custom_images_dir() -> anyhow::Result<PathBuf> {
 }
 
 /// Fails with a hint if the binary is missing. The engine reports all other problems with the binary.
-fn check_runtime_path(path: &Path) -> Result<(), Hinted> {
+fn check_runtime_path(path: &Path) -> Result<(), HintedError> {
     let found = std::fs::metadata(path).or_hint(
         || format!("cannot read runtime binary `{}`", escaped(path)),
         "set --runtime-path to a WebAssembly file, or remove it to use a runtime from `glovebox runtimes list`",

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::terminal::Hinted;
+use crate::terminal::HintedError;
 
 /// Writes a file that only the current user can read, replacing an existing file. A reader finds either the old or the
 /// new file, even during the write and after a crash.
@@ -99,7 +99,7 @@ fn put_explained(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
 }
 
 fn explained(path: &Path, error: io::Error) -> anyhow::Error {
-    Hinted::new(format!("cannot write `{}`", escaped(path)), "choose a file in a writable directory")
+    HintedError::new(format!("cannot write `{}`", escaped(path)), "choose a file in a writable directory")
         .caused_by(error)
         .into()
 }

@@ -17,7 +17,7 @@ use std::{
 use glovebox::{CancelToken, Tool, ToolCall, ToolError, ToolErrorKind};
 use rustix::process::{Pid, RawPid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use crate::terminal::{Hinted, printable};
+use crate::terminal::{HintedError, printable};
 
 /// The number of bytes at the end of standard error that an error message quotes.
 const STDERR_BYTES_MAX: usize = 2_000;
@@ -44,10 +44,10 @@ impl Program {
     }
 
     /// Returns the tool that the program implements, with at most `max_bytes` bytes per answer.
-    pub(crate) fn tool(&self, name: &str, max_bytes: u64) -> Result<Tool, Hinted> {
+    pub(crate) fn tool(&self, name: &str, max_bytes: u64) -> Result<Tool, HintedError> {
         let program = self.words.first().map(String::as_str).unwrap_or_default();
         if !is_executable(program) {
-            return Err(Hinted::new(
+            return Err(HintedError::new(
                 format!("program `{program}` for tool `{name}` was not found or is not executable"),
                 "use the path of an executable, or the name of one in your PATH",
             ));

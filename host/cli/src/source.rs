@@ -10,7 +10,7 @@ use glovebox::{Language, Request, SANDBOX_NAME, SourceKind, escaped};
 
 use crate::{
     args::{LanguageArg, RuntimeArgs, SourceArgs},
-    terminal::{Hinted, OrHint as _},
+    terminal::{HintedError, OrHint as _},
 };
 
 /// The file name for standard input.
@@ -42,7 +42,7 @@ impl Source {
                 source.mark_typescript();
             }
             if source.language.is_none() && source.is_file && runtime.runtime.is_none() {
-                return Err(Hinted::new(
+                return Err(HintedError::new(
                     format!("cannot determine the language of `{}` from its extension", escaped(&source.label)),
                     "use `--language` with `python`, `javascript` or `typescript`",
                 )
@@ -70,7 +70,7 @@ impl Source {
                     return Self::read(path, max_bytes);
                 }
                 if std::mem::replace(&mut seen_stdin, true) {
-                    return Err(Hinted::new("`-` is used twice", "standard input can be read only once").into());
+                    return Err(HintedError::new("`-` is used twice", "standard input can be read only once").into());
                 }
                 let text = text("standard input", io::stdin().lock(), max_bytes)?;
                 Ok(Self::new("<stdin>", Some("<stdin>".into()), text))
@@ -140,7 +140,7 @@ fn text(what: &str, from: impl Read, max_bytes: u64) -> anyhow::Result<String> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes).to_vec();
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Hinted::new(format!("{what} is not UTF-8: invalid byte at offset {at}"), "save it as UTF-8").into()
+        HintedError::new(format!("{what} is not UTF-8: invalid byte at offset {at}"), "save it as UTF-8").into()
     })
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn bounded_with_hint(what: &str, from: impl Read, max_bytes: u64, hin
     if u64::try_from(bytes.len()).is_ok_and(|len| len <= max_bytes) {
         return Ok(bytes);
     }
-    Err(Hinted::new(format!("{what} is longer than {max_bytes} bytes"), hint).into())
+    Err(HintedError::new(format!("{what} is longer than {max_bytes} bytes"), hint).into())
 }
 
 /// Reads a file of at most `max_bytes` bytes, so that a device or a sparse file cannot exhaust memory. `what` names the

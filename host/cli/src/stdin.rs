@@ -13,7 +13,7 @@ use glovebox::{Request, escaped};
 use crate::{
     args::SourceArgs,
     source::{STDIN, bounded},
-    terminal::{Hinted, OrHint as _, note},
+    terminal::{HintedError, OrHint as _, note},
 };
 
 /// Standard input of scripts.
@@ -33,7 +33,7 @@ impl Stdin {
             None => return Ok(PipedStdin::new(max_bytes).map_or_else(|| Self::Given(Vec::new()), Self::Piped)),
             Some(path) if path.as_os_str() == STDIN => {
                 if is_script {
-                    return Err(Hinted::new(
+                    return Err(HintedError::new(
                         "the script and its input cannot both come from standard input",
                         "put one of them into a file",
                     )

@@ -23,7 +23,7 @@ use crate::{
     args::{ActivateArgs, RuntimeArgs, StoreArgs},
     engine::Host,
     source::bounded,
-    terminal::{Hinted, OrHint as _, note},
+    terminal::{HintedError, OrHint as _, note},
 };
 
 /// The runtime name in a session's record if the session runs on a binary without a name.
@@ -41,7 +41,7 @@ pub(crate) const REMOTE_REMEDY: &str = "check the URL, the network, and the cred
 /// Opens a store of sessions: an object store for a URL, otherwise a directory, which is created if it is missing.
 pub(crate) fn open_store(at: &Path) -> anyhow::Result<Arc<dyn SessionStore>> {
     let failed = |remedy: &str, error: StoreError| {
-        Hinted::new(format!("cannot store sessions in `{}`", escaped(at)), remedy).caused_by(error)
+        HintedError::new(format!("cannot store sessions in `{}`", escaped(at)), remedy).caused_by(error)
     };
     match at.to_str().filter(|_| is_url(at)) {
         #[cfg(not(feature = "full"))]
@@ -212,7 +212,7 @@ impl SessionDir {
     ) -> anyhow::Result<glovebox_sessions::ActiveSession> {
         let check = |record: &SessionRecord| match suspended.session_generation() {
             Some(before) if before == generation(record) => Ok(()),
-            _ => Err(anyhow::Error::from(Hinted::new(
+            _ => Err(anyhow::Error::from(HintedError::new(
                 format!(
                     "session `{id}` has changed since the script was suspended, so the script cannot continue in it"
                 ),
@@ -302,7 +302,7 @@ pub(crate) fn entries(store: &dyn SessionStore) -> Result<Vec<StoredEntry>, Stor
 
 /// Returns the error for a missing session, with a hint.
 pub(crate) fn missing(id: &SessionId) -> anyhow::Error {
-    Hinted::new(
+    HintedError::new(
         format!("there is no session `{id}`"),
         format!("`glovebox session list` lists them; `glovebox run --session {id} -e CODE` creates one"),
     )
@@ -312,7 +312,7 @@ pub(crate) fn missing(id: &SessionId) -> anyhow::Error {
 /// Returns the runtime on which a session was created, unless flags name another runtime.
 pub(crate) fn runtime_of(record: &SessionRecord, args: &RuntimeArgs) -> anyhow::Result<RuntimeArgs> {
     if record.runtime == CUSTOM_RUNTIME && !args.is_given() {
-        return Err(Hinted::new(
+        return Err(HintedError::new(
             format!("session `{}` uses a runtime binary without a name", record.id),
             "pass the file with --runtime-path FILE",
         )
@@ -342,7 +342,10 @@ pub(crate) fn key(args: &StoreArgs) -> anyhow::Result<Option<SessionKey>> {
 /// After a shorter key, it is part of the key. Removing it would invalidate the seals of stored sessions.
 pub(crate) fn read_key(path: &Path) -> anyhow::Result<SessionKey> {
     let wrong = |reason: String| {
-        Hinted::new(reason, "create one with `openssl rand -hex 32 > FILE`, and keep it private (`chmod 600 FILE`)")
+        HintedError::new(
+            reason,
+            "create one with `openssl rand -hex 32 > FILE`, and keep it private (`chmod 600 FILE`)",
+        )
     };
     let what = format!("key file `{}`", escaped(path));
     let mut bytes = Vec::new();
@@ -361,7 +364,7 @@ pub(crate) fn state_dir() -> anyhow::Result<PathBuf> {
     let base = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
     match base {
         Some(base) => Ok(base.join("glovebox")),
-        None => Err(Hinted::new(
+        None => Err(HintedError::new(
             "neither XDG_STATE_HOME nor HOME is set to an absolute path",
             "set one of them to an absolute path, or choose a directory with --store",
         )

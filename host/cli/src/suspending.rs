@@ -22,7 +22,7 @@ use serde::Serialize;
 use crate::{
     commands::resume::{RepeatedOptions, quoted},
     file::{self, NotCreated},
-    terminal::{Hinted, note, note_escaped, on_one_line, out_json},
+    terminal::{HintedError, note, note_escaped, on_one_line, out_json},
 };
 
 /// The exit code if the script waits for a person: `EX_TEMPFAIL` of `sysexits.h`.
@@ -144,8 +144,8 @@ fn is_empty(path: &Path) -> bool {
     }
 }
 
-fn exists(path: &Path) -> Hinted {
-    Hinted::new(
+fn exists(path: &Path) -> HintedError {
+    HintedError::new(
         format!("the file `{}` for a suspended execution already exists", escaped(path)),
         "continue it with `glovebox resume`, delete it, or choose another file: --suspended FILE",
     )
@@ -173,7 +173,7 @@ impl SuspendedFile {
     pub(crate) fn open(path: &Path, key: Option<SessionKey>) -> anyhow::Result<Self> {
         let unreadable = || {
             let message = format!("cannot read the suspended execution `{}`", escaped(path));
-            Hinted::new(message, "name a file that `glovebox run` has written, and that you can write to")
+            HintedError::new(message, "name a file that `glovebox run` has written, and that you can write to")
         };
         let target = path.canonicalize().map_err(|error| unreadable().caused_by(error))?;
         let locked =
@@ -185,7 +185,7 @@ impl SuspendedFile {
         };
         // Before the lock was granted, another process may have replaced or deleted the file.
         if !is_locked || !file::is_at(&locked, &target) {
-            return Err(Hinted::new(
+            return Err(HintedError::new(
                 format!("another process is resuming `{}`", escaped(path)),
                 "wait until it has ended, then list the waiting calls with `glovebox resume FILE`",
             )
@@ -212,7 +212,7 @@ impl SuspendedFile {
                 }
                 _ => "use a complete copy of a file that `glovebox run` has written",
             };
-            Hinted::new(format!("cannot resume `{}`", escaped(&self.path)), hint).caused_by(error)
+            HintedError::new(format!("cannot resume `{}`", escaped(&self.path)), hint).caused_by(error)
         })?;
         Ok(suspended)
     }

@@ -23,13 +23,13 @@ pub(crate) const HEAD: Style = Style::new().bold();
 
 /// An error with a hint on a separate line.
 #[derive(Debug)]
-pub(crate) struct Hinted {
+pub(crate) struct HintedError {
     message: String,
     hint: String,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-impl Hinted {
+impl HintedError {
     pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { message: message.into(), hint: hint.into(), source: None }
     }
@@ -40,13 +40,13 @@ impl Hinted {
     }
 }
 
-impl fmt::Display for Hinted {
+impl fmt::Display for HintedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl Error for Hinted {
+impl Error for HintedError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_deref().map(|source| source as &(dyn Error + 'static))
     }
@@ -54,12 +54,12 @@ impl Error for Hinted {
 
 /// A result to whose error a message and a hint can be added.
 pub(crate) trait OrHint<T> {
-    fn or_hint(self, message: impl FnOnce() -> String, hint: &str) -> Result<T, Hinted>;
+    fn or_hint(self, message: impl FnOnce() -> String, hint: &str) -> Result<T, HintedError>;
 }
 
 impl<T, E: Into<Box<dyn Error + Send + Sync>>> OrHint<T> for Result<T, E> {
-    fn or_hint(self, message: impl FnOnce() -> String, hint: &str) -> Result<T, Hinted> {
-        self.map_err(|error| Hinted::new(message(), hint).caused_by(error))
+    fn or_hint(self, message: impl FnOnce() -> String, hint: &str) -> Result<T, HintedError> {
+        self.map_err(|error| HintedError::new(message(), hint).caused_by(error))
     }
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn report(error: &anyhow::Error) {
             joined.push_str(&cause);
         }
     }
-    for hint in error.chain().filter_map(|cause| cause.downcast_ref::<Hinted>()) {
+    for hint in error.chain().filter_map(|cause| cause.downcast_ref::<HintedError>()) {
         let _ = writeln!(text, "  {CARE}hint:{CARE:#} {}", indented(&hint.hint, ""));
     }
     // Failures to write to standard error are ignored.

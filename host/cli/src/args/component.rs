@@ -9,7 +9,7 @@ use glovebox_component_runner::{AppConfig, AppLimits, CompileLimits, Compiler, D
 use super::{bytes, count, count_u32};
 use crate::{
     own_program,
-    terminal::{Hinted, OrHint as _},
+    terminal::{HintedError, OrHint as _},
 };
 
 /// Grants and limits of the component's own code. Scripts have the limits of the policy.
@@ -183,7 +183,7 @@ fn variables(flags: &[String]) -> anyhow::Result<Vec<(String, String)>> {
 fn variable(flag: &str) -> anyhow::Result<(String, String)> {
     let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
     if name.is_empty() {
-        return Err(Hinted::new(
+        return Err(HintedError::new(
             format!("`{}` is not a valid environment variable", escaped(flag)),
             "write it as `NAME` or `NAME=VALUE`",
         )

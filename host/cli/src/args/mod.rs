@@ -11,7 +11,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use glovebox::{NetworkPolicy, SecretPolicy};
 use glovebox_sessions::SessionId;
 
-use crate::terminal::Hinted;
+use crate::terminal::HintedError;
 
 #[cfg(feature = "full")]
 pub(crate) use component::{AppArgs, CompileArgs, QuotaArgs, ToolsArgs};
@@ -199,9 +199,9 @@ impl StoreArgs {
     }
 
     /// Rejects flags that need a stored session, if no session is named.
-    pub(crate) fn check(&self, session: Option<&SessionId>) -> Result<(), Hinted> {
+    pub(crate) fn check(&self, session: Option<&SessionId>) -> Result<(), HintedError> {
         if self.no_wait && session.is_none() {
-            return Err(Hinted::new("--no-wait requires a stored session", "add --session ID"));
+            return Err(HintedError::new("--no-wait requires a stored session", "add --session ID"));
         }
         Ok(())
     }

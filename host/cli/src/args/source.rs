@@ -12,7 +12,7 @@ use glovebox::{JsonText, Language, Policy, Tool, escaped};
 use crate::{
     program::Program,
     source::bounded,
-    terminal::{Hinted, OrHint as _},
+    terminal::{HintedError, OrHint as _},
 };
 
 /// The code: files, standard input, or text on the command line.
@@ -117,7 +117,9 @@ impl ContextArgs {
         let hint = "use JSON, such as `--context '{\"a\": 1}'`, or the path of a JSON file";
         if !Path::new(text).is_file() {
             let shown: String = text.chars().take(100).collect();
-            return Err(Hinted::new(format!("`{shown}` is neither JSON nor a file"), hint).caused_by(not_json).into());
+            return Err(HintedError::new(format!("`{shown}` is neither JSON nor a file"), hint)
+                .caused_by(not_json)
+                .into());
         }
         let what = format!("context file `{text}`");
         let file = File::open(text).or_hint(|| format!("cannot read {what}"), "check that it is readable")?;
@@ -186,9 +188,9 @@ impl ProgramArgs {
     }
 
     /// Returns the tools for sandboxes with this policy. Rejects tools whose calls a person answers.
-    pub(crate) fn tools(&self, policy: &Policy) -> Result<Vec<Tool>, Hinted> {
+    pub(crate) fn tools(&self, policy: &Policy) -> Result<Vec<Tool>, HintedError> {
         match self.interactive_names().next() {
-            Some(name) => Err(Hinted::new(
+            Some(name) => Err(HintedError::new(
                 format!("only `glovebox run` and `glovebox resume` support `--tool {}={ASK}`", escaped(name)),
                 "use a program: --tool NAME=COMMAND",
             )),
@@ -198,7 +200,7 @@ impl ProgramArgs {
 
     /// Like [`tools`](Self::tools), but includes tools whose calls a person answers. The caller of the execution
     /// receives these calls.
-    pub(crate) fn all_tools(&self, policy: &Policy) -> Result<Vec<Tool>, Hinted> {
+    pub(crate) fn all_tools(&self, policy: &Policy) -> Result<Vec<Tool>, HintedError> {
         let tools = self.tools.iter().map(|NamedTool { name, program }| match program {
             Some(program) => program.tool(name, policy.limits.tool_bytes),
             None => Ok(interactive_tool(name)),

@@ -25,7 +25,7 @@ use crate::{
     interrupt,
     script_packages::add_allowed,
     tenants::{IDLE_LOOK, threads},
-    terminal::{Hinted, note, out},
+    terminal::{HintedError, note, out},
     typecheck::TypeCheckArgs,
 };
 
@@ -95,7 +95,7 @@ fn connect(socket: &Path) -> anyhow::Result<Option<UnixStream>> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
         Err(error) => {
             let text = format!("cannot connect to `{}`", escaped(socket));
-            Err(Hinted::new(text, "choose your daemon's socket with --socket").caused_by(error).into())
+            Err(HintedError::new(text, "choose your daemon's socket with --socket").caused_by(error).into())
         }
     }
 }
@@ -187,7 +187,7 @@ impl SocketArgs {
         }
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let hint = "set HOME, or choose the socket with --socket";
-        let home = home.ok_or_else(|| Hinted::new("HOME is not set to an absolute path", hint))?;
+        let home = home.ok_or_else(|| HintedError::new("HOME is not set to an absolute path", hint))?;
         Ok(home.join(".rlm").join("daemon.sock"))
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     stored,
     terminal::{
         Column::{Left, Right},
-        Hinted, bytes, counted, note, out, out_json, out_report, printable, table,
+        HintedError, bytes, counted, note, out, out_json, out_report, printable, table,
     },
 };
 
@@ -181,7 +181,7 @@ fn read(path: &Path, max_bytes: u64) -> anyhow::Result<Vec<u8>> {
 fn build(host: &Host, args: &BuildArgs) -> anyhow::Result<()> {
     if args.setup.is_none() && args.preload.is_empty() && args.wheels.is_empty() {
         let hint = "add a script (--setup), modules to import (--preload) or packages (--wheel)";
-        return Err(Hinted::new("the image would be identical to its base", hint).into());
+        return Err(HintedError::new("the image would be identical to its base", hint).into());
     }
     let mut builder = ImageBuilder::new(&args.name, &args.from).replace(args.replace);
     if let Some(path) = &args.setup {

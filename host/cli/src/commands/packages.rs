@@ -12,7 +12,7 @@ use crate::{
     engine::{StepProgress, user_packages_dir},
     interrupt,
     script_packages::{add_with_requirements, open_user_packages},
-    terminal::{Column::Left, Hinted, note, out, out_json, out_report, table},
+    terminal::{Column::Left, HintedError, note, out, out_json, out_report, table},
 };
 
 const AFTER_HELP: &str = "\
@@ -215,7 +215,7 @@ fn wheel(own: &UserPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> 
     let path = Path::new(wanted);
     let file = path.file_name().and_then(|name| name.to_str()).filter(|name| name.ends_with(".whl"));
     let Some(file) = file else {
-        return Err(Hinted::new(
+        return Err(HintedError::new(
             format!("`{wanted}` is neither the name of an available package nor a wheel"),
             "use a name from `glovebox packages list --available`, `NAME==VERSION` for any other package, or a file that ends in \
              `.whl`",
@@ -231,7 +231,7 @@ fn remove(names: &[String]) -> anyhow::Result<()> {
     for name in names {
         if !dir.is_dir() || !open_user_packages()?.remove(name)? {
             let hint = "`glovebox packages list` shows the added packages; --no-packages runs without the bundled ones";
-            return Err(Hinted::new(format!("package `{name}` has not been added"), hint).into());
+            return Err(HintedError::new(format!("package `{name}` has not been added"), hint).into());
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
 
-use crate::{args::GlobalArgs, terminal::Hinted};
+use crate::{args::GlobalArgs, terminal::HintedError};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServiceCommand {
@@ -52,8 +52,8 @@ pub(crate) fn run(_: &GlobalArgs, command: &ServiceCommand) -> anyhow::Result<i3
 }
 
 /// Returns the error for a subcommand or store that needs the `full` feature.
-pub(crate) fn missing(what: &str) -> Hinted {
-    Hinted::new(
+pub(crate) fn missing(what: &str) -> HintedError {
+    HintedError::new(
         format!("this build does not include {what}"),
         "build the complete command with `cargo build --workspace --bin glovebox`",
     )

@@ -23,7 +23,7 @@ use crate::{
     report::{ReportArgs, Reporter},
     stored::{self, SessionDir, runtime_of},
     suspending::{self, SUSPENDED_EXIT_CODE, SuspendableRun, SuspendedFile, waiting_json, write_waiting},
-    terminal::{Hinted, note},
+    terminal::{HintedError, note},
 };
 
 const AFTER_HELP: &str = "\
@@ -354,14 +354,14 @@ fn warn_of_repetition(file: &Path) {
 impl ResumeArgs {
     /// Fails unless `--session` names the session in which the script was suspended. The file alone must not select the
     /// session that is overwritten, because it can be forged.
-    fn check_session(&self, suspended: &Suspended) -> Result<(), Hinted> {
+    fn check_session(&self, suspended: &Suspended) -> Result<(), HintedError> {
         self.store.check(self.session.as_ref())?;
         let stored = suspended.session_id().filter(|_| suspended.is_in_session());
         match (stored, &self.session) {
             (None, None) => Ok(()),
             (Some(stored), Some(id)) if stored == id.as_str() => Ok(()),
-            (None, Some(_)) => Err(Hinted::new("the script was not suspended in a session", "remove --session")),
-            (Some(stored), _) => Err(Hinted::new(
+            (None, Some(_)) => Err(HintedError::new("the script was not suspended in a session", "remove --session")),
+            (Some(stored), _) => Err(HintedError::new(
                 format!("the script was suspended in session `{}`", escaped_text(stored)),
                 "name the session to overwrite when the script has ended: --session ID",
             )),
@@ -369,14 +369,14 @@ impl ResumeArgs {
     }
 
     /// Returns the calls that `--approve` names. Fails if the tool of a call has no program.
-    fn approved_calls(&self, suspended: &Suspended, tools: &[Tool]) -> Result<Vec<ApprovedCall>, Hinted> {
+    fn approved_calls(&self, suspended: &Suspended, tools: &[Tool]) -> Result<Vec<ApprovedCall>, HintedError> {
         let calls = suspended.tool_requests().into_iter().filter(|call| self.approvals.contains(&call.id));
         let approved = calls.map(|call| {
             let has_program = |tool: &&Tool| tool.name() == call.name && !tool.definition().is_stepped();
             let tool = tools.iter().find(has_program).cloned();
             match tool {
                 Some(tool) => Ok(ApprovedCall { call, tool }),
-                None => Err(Hinted::new(
+                None => Err(HintedError::new(
                     format!(
                         "call {} cannot be approved: no program answers calls to `{}`",
                         call.id,
@@ -391,20 +391,20 @@ impl ResumeArgs {
 
     /// Returns the answers from `--answer` and `--deny`. Fails if one of these calls or of the approved calls does not wait,
     /// or is named twice.
-    fn tool_answers(&self, suspended: &Suspended) -> Result<Vec<ToolAnswer>, Hinted> {
+    fn tool_answers(&self, suspended: &Suspended) -> Result<Vec<ToolAnswer>, HintedError> {
         let answers: Vec<ToolAnswer> = self.answers.iter().chain(&self.denials).cloned().collect();
         let waiting: Vec<u64> = suspended.tool_requests().iter().map(|call| call.id).collect();
         let ids: Vec<u64> = answers.iter().map(|answer| answer.id).chain(self.approvals.iter().copied()).collect();
         for (at, id) in ids.iter().enumerate() {
             if !waiting.contains(id) {
                 let ids: Vec<String> = waiting.iter().map(u64::to_string).collect();
-                return Err(Hinted::new(
+                return Err(HintedError::new(
                     format!("the script does not wait for call {id}"),
                     format!("answer one of these calls: {}", ids.join(", ")),
                 ));
             }
             if ids.iter().skip(at + 1).any(|other| other == id) {
-                return Err(Hinted::new(
+                return Err(HintedError::new(
                     format!("call {id} has more than one answer"),
                     "give each call one --answer, --approve or --deny",
                 ));

@@ -22,7 +22,7 @@ use crate::{
     stdin::Stdin,
     stored::{self, ActiveSession, SessionDir, runtime_of},
     suspending::{self, NewSuspendedFile, SuspendableRun},
-    terminal::{Hinted, note},
+    terminal::{HintedError, note},
 };
 
 const AFTER_HELP: &str = "\
@@ -167,7 +167,7 @@ impl RunArgs {
             None if is_suspendable && self.programs.need_approval(policy) => {}
             None if self.suspended.is_some() => {
                 let message = "--suspended requires a tool whose calls a person answers";
-                return Err(Hinted::new(message, "add --tool NAME=@ask").into());
+                return Err(HintedError::new(message, "add --tool NAME=@ask").into());
             }
             None => return Ok(None),
         }
@@ -184,9 +184,9 @@ impl RunArgs {
     }
 
     /// Rejects options that are not supported with the tool `name`, whose calls a person answers.
-    fn check_interactive(&self, name: &str, scripts: &[Source]) -> Result<(), Hinted> {
+    fn check_interactive(&self, name: &str, scripts: &[Source]) -> Result<(), HintedError> {
         let unsupported = |with: &str, hint: &str| {
-            Err(Hinted::new(format!("`--tool {}=@ask` is not supported with {with}", escaped(name)), hint))
+            Err(HintedError::new(format!("`--tool {}=@ask` is not supported with {with}", escaped(name)), hint))
         };
         if self.no_prepare {
             return unsupported("--no-prepare", "remove --no-prepare");
@@ -198,12 +198,12 @@ impl RunArgs {
     }
 
     /// Rejects options that are not supported with `--record`.
-    fn check_record(&self, scripts: &[Source]) -> Result<(), Hinted> {
+    fn check_record(&self, scripts: &[Source]) -> Result<(), HintedError> {
         if self.record.is_none() {
             return Ok(());
         }
         let unsupported =
-            |with: &str, hint: &str| Err(Hinted::new(format!("`--record` is not supported with {with}"), hint));
+            |with: &str, hint: &str| Err(HintedError::new(format!("`--record` is not supported with {with}"), hint));
         if self.session.is_some() {
             return unsupported("--session", "remove --session: only a fresh sandbox can be recorded");
         }
@@ -377,7 +377,7 @@ impl Job<'_> {
             if let (Some(has), Some(wanted)) = (language, script.language)
                 && has != wanted
             {
-                return Err(Hinted::new(
+                return Err(HintedError::new(
                     format!("session `{id}` runs {has}, but `{}` is {wanted}", escaped(&script.label)),
                     "use another session: --session OTHER_ID",
                 )

@@ -26,7 +26,7 @@ use crate::{
     interrupt,
     output::show_value,
     script_packages::add_allowed,
-    terminal::{Hinted, OrHint as _, err_json, note},
+    terminal::{HintedError, OrHint as _, err_json, note},
 };
 
 const AFTER_HELP: &str = "\
@@ -147,7 +147,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Resul
 fn argument(argument: &OsString) -> anyhow::Result<String> {
     argument.clone().into_string().map_err(|argument| {
         let message = format!("argument `{}` is not valid UTF-8", escaped(&argument));
-        Hinted::new(message, "pass only UTF-8 arguments to a component").into()
+        HintedError::new(message, "pass only UTF-8 arguments to a component").into()
     })
 }
 
@@ -193,7 +193,7 @@ fn text(path: &Path, limits: &CompileArgs) -> anyhow::Result<Option<Vec<u8>>> {
     file.take(TEXT_BYTES + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read `{}`", escaped(path)))?;
     if bytes.len() as u64 > TEXT_BYTES {
         let message = format!("`{}` is larger than {TEXT_BYTES} bytes", escaped(path));
-        return Err(Hinted::new(message, "convert it to a binary, for example with `wasm-tools parse`").into());
+        return Err(HintedError::new(message, "convert it to a binary, for example with `wasm-tools parse`").into());
     }
     let binary = limits.parser().compile(&bytes).map_err(|error| match error {
         CompileError::Compile(words) => anyhow::Error::msg(words),
@@ -243,7 +243,7 @@ fn load_hint(error: LoadError) -> anyhow::Error {
         _ => return error.into(),
     };
     // The report does not repeat the message of the cause.
-    Hinted::new(error.to_string(), hint).caused_by(error).into()
+    HintedError::new(error.to_string(), hint).caused_by(error).into()
 }
 
 /// Returns a hint for a missing import.
@@ -264,9 +264,10 @@ fn import_hint(import: &str) -> String {
 fn run_hint(error: RunError) -> anyhow::Error {
     match &error {
         RunError::NotACommand { exports, .. } => {
-            Hinted::new(error.to_string(), format!("call one of its exports with --invoke{}", listed(exports))).into()
+            HintedError::new(error.to_string(), format!("call one of its exports with --invoke{}", listed(exports)))
+                .into()
         }
-        RunError::Directory { .. } => Hinted::new(error.to_string(), "check the path given to --dir").into(),
+        RunError::Directory { .. } => HintedError::new(error.to_string(), "check the path given to --dir").into(),
         _ => error.into(),
     }
 }
@@ -274,9 +275,9 @@ fn run_hint(error: RunError) -> anyhow::Error {
 fn invoke_hint(error: InvokeError) -> anyhow::Error {
     match error {
         InvokeError::NoSuchFunction { ref exports, .. } => {
-            Hinted::new(error.to_string(), format!("it exports{}", listed(exports))).into()
+            HintedError::new(error.to_string(), format!("it exports{}", listed(exports))).into()
         }
-        InvokeError::Ambiguous { .. } => Hinted::new(error.to_string(), "write the full name").into(),
+        InvokeError::Ambiguous { .. } => HintedError::new(error.to_string(), "write the full name").into(),
         InvokeError::Run(error) => run_hint(error),
         _ => error.into(),
     }

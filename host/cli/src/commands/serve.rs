@@ -29,7 +29,7 @@ use crate::{
         EXPIRY_LOOK, IDLE_LOOK, ONLY, Root, callbacks, delete_expired, root, save_all, save_idle, tenant_config,
         threads,
     },
-    terminal::{Hinted, OrHint as _, note, out},
+    terminal::{HintedError, OrHint as _, note, out},
     typecheck::TypeCheckArgs,
 };
 
@@ -370,7 +370,7 @@ fn token(args: &ServeArgs, config: &ServerConfig) -> anyhow::Result<Token> {
     }
     if args.no_token {
         if !config.listen.ip().is_loopback() {
-            return Err(Hinted::new(
+            return Err(HintedError::new(
                 format!("{} is reachable from other machines, but no token is set", config.listen),
                 "remove --no-token, or listen on 127.0.0.1",
             )
@@ -401,7 +401,7 @@ pub(super) fn given_token(file: Option<&Path>) -> anyhow::Result<Option<String>>
     let Some(token) = given.as_ref().filter(|token| !TOKEN_BYTES.contains(&token.len())) else { return Ok(given) };
     let (min, max) = (TOKEN_BYTES.start(), TOKEN_BYTES.end());
     let text = format!("the token is {} bytes; it must be between {min} and {max} bytes", token.len());
-    Err(Hinted::new(text, "`glovebox serve --new-token NAME` creates one").into())
+    Err(HintedError::new(text, "`glovebox serve --new-token NAME` creates one").into())
 }
 
 fn read_config(path: &Path) -> anyhow::Result<ServerConfig> {
@@ -428,7 +428,7 @@ fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Root)
     };
     let is_given = !matches!(token, Token::Configured);
     if is_given && config.tokens.iter().any(|table| table.name.eq_ignore_ascii_case(ONLY)) {
-        return Err(Hinted::new(
+        return Err(HintedError::new(
             format!("the token name `{ONLY}` is reserved for the token from a flag or the environment"),
             "rename the token in the configuration, or remove GLOVEBOX_TOKEN, --token-file and --no-token",
         )

@@ -21,7 +21,7 @@ use crate::{
     terminal::{BAD, HEAD, out_json},
 };
 #[cfg(feature = "full")]
-use crate::{terminal::Hinted, typecheck::TypeChecker};
+use crate::{terminal::HintedError, typecheck::TypeChecker};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -77,16 +77,16 @@ impl TypesArgs {
         match self.types {
             true => Ok(Some(self.tools.tools(policy)?)),
             false if self.tools.is_empty() => Ok(None),
-            false => Err(Hinted::new("tools have no effect on a check of the syntax", "add --types").into()),
+            false => Err(HintedError::new("tools have no effect on a check of the syntax", "add --types").into()),
         }
     }
 }
 
 /// Fails if a source whose types are to be checked is not Python.
 #[cfg(feature = "full")]
-fn require_python(source: &Source, language: Option<Language>) -> Result<(), Hinted> {
+fn require_python(source: &Source, language: Option<Language>) -> Result<(), HintedError> {
     match language {
-        Some(Language::JavaScript) => Err(Hinted::new(
+        Some(Language::JavaScript) => Err(HintedError::new(
             format!("`--types` checks only Python, and `{}` is JavaScript or TypeScript", escaped(&source.label)),
             "check it without --types",
         )),

@@ -17,7 +17,7 @@ use crate::{
     args::GlobalArgs,
     engine::{Host, Pooling},
     file, interrupt,
-    terminal::{Hinted, OrHint as _, bytes, out_report},
+    terminal::{HintedError, OrHint as _, bytes, out_report},
 };
 
 const AFTER_HELP: &str = "\
@@ -163,10 +163,10 @@ fn select(known: &[RuntimeInfo], names: &[String]) -> anyhow::Result<Vec<String>
         let Some(runtime) = known.iter().find(|runtime| runtime.is_named(name)) else {
             let all: Vec<&str> = known.iter().map(|runtime| runtime.name.as_str()).collect();
             let hint = format!("use one of {}", all.join(", "));
-            return Err(Hinted::new(format!("there is no runtime `{name}`"), hint).into());
+            return Err(HintedError::new(format!("there is no runtime `{name}`"), hint).into());
         };
         if selected.contains(&runtime.name) {
-            return Err(Hinted::new(format!("`{name}` is listed twice"), "list each runtime once").into());
+            return Err(HintedError::new(format!("`{name}` is listed twice"), "list each runtime once").into());
         }
         selected.push(runtime.name.clone());
     }

@@ -33,7 +33,7 @@ use crate::{
     engine::Host,
     own_program,
     program::{ProgramEnd, run_bounded},
-    terminal::Hinted,
+    terminal::HintedError,
 };
 
 /// The hidden subcommand that confines itself and executes the checker.
@@ -89,7 +89,7 @@ impl TypeChecker {
     /// Downloads the checker if it is not cached.
     pub(crate) fn open(host: &Host) -> anyhow::Result<Self> {
         let program = checker::program_for_this_platform().ok_or_else(|| {
-            Hinted::new(
+            HintedError::new(
                 "`--types` is not supported on this platform",
                 "use Linux or macOS on x86-64 or AArch64, or run without --types",
             )
@@ -116,12 +116,12 @@ impl TypeChecker {
             ProgramEnd::Exited(status, _) if status.code().is_some_and(|code| FINISHED.contains(&code)) => {}
             ProgramEnd::Exited(status, reason) => {
                 let message = format!("the type checker, limited to {MEMORY_BYTES} bytes of memory, failed ({status})");
-                let error = Hinted::new(message, HINT);
+                let error = HintedError::new(message, HINT);
                 return Err(if reason.is_empty() { error } else { error.caused_by(reason) }.into());
             }
             ProgramEnd::TimedOut => {
                 let message = format!("the type checker took longer than {} s", TIMEOUT.as_secs());
-                return Err(Hinted::new(message, HINT).into());
+                return Err(HintedError::new(message, HINT).into());
             }
             ProgramEnd::Cancelled => anyhow::bail!("interrupted"),
         }

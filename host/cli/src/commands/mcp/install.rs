@@ -15,7 +15,7 @@ use crate::{
     args::{GlobalArgs, RuntimeArgs},
     engine::{Host, Pooling},
     file, interrupt, own_program,
-    terminal::{Hinted, note, out},
+    terminal::{HintedError, note, out},
     typecheck::TypeChecker,
 };
 
@@ -89,7 +89,7 @@ pub(super) fn run(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<i32
     let after = edited(args, &before, &start).map_err(|error| {
         let (EditError::Syntax(why) | EditError::Form(why)) = error;
         let hint = format!("the file was not changed; add this yourself:\n{fresh}");
-        Hinted::new(format!("cannot change `{}`", escaped(&path)), hint).caused_by(why)
+        HintedError::new(format!("cannot change `{}`", escaped(&path)), hint).caused_by(why)
     })?;
     if after == before {
         note(&format!("{} is already configured in `{}`", args.client, escaped(&path)));
@@ -224,7 +224,7 @@ impl fmt::Display for Client {
 
 impl Client {
     /// Returns the path of the configuration file.
-    fn file(self) -> Result<PathBuf, Hinted> {
+    fn file(self) -> Result<PathBuf, HintedError> {
         Ok(match self {
             Self::ClaudeCode => ".mcp.json".into(),
             Self::ClaudeDesktop => settings("Library/Application Support")?.join("Claude/claude_desktop_config.json"),
@@ -274,14 +274,14 @@ fn directory(variable: &str) -> Option<PathBuf> {
     env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-fn home() -> Result<PathBuf, Hinted> {
+fn home() -> Result<PathBuf, HintedError> {
     directory("HOME").ok_or_else(|| {
-        Hinted::new("HOME is not set to an absolute path", "set HOME, or choose the file with --file FILE")
+        HintedError::new("HOME is not set to an absolute path", "set HOME, or choose the file with --file FILE")
     })
 }
 
 /// Returns the directory for settings: on macOS `macos` in the home directory, elsewhere XDG_CONFIG_HOME or `~/.config`.
-fn settings(macos: &str) -> Result<PathBuf, Hinted> {
+fn settings(macos: &str) -> Result<PathBuf, HintedError> {
     let xdg = directory("XDG_CONFIG_HOME").filter(|_| !cfg!(target_os = "macos"));
     let default = if cfg!(target_os = "macos") { macos } else { ".config" };
     xdg.map_or_else(|| Ok(home()?.join(default)), Ok)

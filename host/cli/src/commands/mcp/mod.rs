@@ -36,7 +36,7 @@ use crate::{
     script_packages::add_allowed,
     stored::SessionDir,
     tenants::{save_all, save_idle},
-    terminal::{Hinted, OrHint as _, note},
+    terminal::{HintedError, OrHint as _, note},
     typecheck::TypeCheckArgs,
 };
 
@@ -278,7 +278,7 @@ fn require_approval(config: &TenantConfig, policy: &mut Policy, names: &[String]
                 true => "add tools with --tool or --tools-from".to_owned(),
                 false => format!("use a name as in scripts, such as {}", known.join(", ")),
             };
-            return Err(Hinted::new(format!("there is no tool `{}` to approve", escaped(name)), hint).into());
+            return Err(HintedError::new(format!("there is no tool `{}` to approve", escaped(name)), hint).into());
         }
         policy.tools.entry(name.clone()).or_default().approve = Approve::Always;
     }
@@ -393,7 +393,9 @@ fn token(args: &ServerArgs, address: SocketAddr) -> anyhow::Result<Option<String
     let given = given_token(args.token_file.as_deref())?;
     if given.is_none() && !address.ip().is_loopback() {
         let text = format!("{address} is reachable from other machines, but no token is set");
-        return Err(Hinted::new(text, "set one with --token-file or GLOVEBOX_TOKEN, or listen on 127.0.0.1").into());
+        return Err(
+            HintedError::new(text, "set one with --token-file or GLOVEBOX_TOKEN, or listen on 127.0.0.1").into()
+        );
     }
     Ok(given)
 }

@@ -27,7 +27,7 @@ use crate::{
     displays, file, interrupt,
     output::{Passthrough, explain, show_value},
     source::bounded_with_hint,
-    terminal::{self, BAD, BROKEN_PIPE_EXIT_CODE, HEAD, Hinted, OrHint as _, counted, note, out},
+    terminal::{self, BAD, BROKEN_PIPE_EXIT_CODE, HEAD, HintedError, OrHint as _, counted, note, out},
 };
 
 /// Maximum length in bytes of a file for `:load`. The session's own limits apply to the contents.
@@ -173,7 +173,7 @@ impl Console {
         let execution = executed.map_err(|error| match session.ended() {
             Some(_) => {
                 let hint = "`:reset` starts a new session, `:load FILE` restores a saved one";
-                Hinted::new("cannot run the input", hint).caused_by(error).into()
+                HintedError::new("cannot run the input", hint).caused_by(error).into()
             }
             None => error.context("cannot run the input"),
         })?;
@@ -246,7 +246,7 @@ impl Console {
 
     fn fork(&mut self, name: String) -> anyhow::Result<()> {
         if self.sessions.contains_key(&name) {
-            return Err(Hinted::new(
+            return Err(HintedError::new(
                 format!("session `{}` already exists", escaped(&name)),
                 "choose another name; `:switch` lists them",
             )
@@ -260,7 +260,7 @@ impl Console {
 
     fn switch(&mut self, name: String) -> anyhow::Result<()> {
         if !self.sessions.contains_key(&name) {
-            return Err(Hinted::new(
+            return Err(HintedError::new(
                 format!("there is no session `{}`", escaped(&name)),
                 "`:switch` lists them; `:fork NAME` creates one",
             )

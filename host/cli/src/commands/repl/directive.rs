@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::terminal::Hinted;
+use crate::terminal::HintedError;
 
 /// A command: a line that begins with a colon, which no valid code in either language does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,21 +107,21 @@ pub(super) fn file_argument(typed: &str) -> Option<&str> {
     (entry.arguments == "FILE").then(|| rest.trim_start().trim_start_matches(['\'', '"']))
 }
 
-fn find(name: &str) -> Result<&'static Entry, Hinted> {
+fn find(name: &str) -> Result<&'static Entry, HintedError> {
     let hint = "`:help` lists the commands";
     let mut fitting = ENTRIES.iter().filter(|entry| !name.is_empty() && entry.name.starts_with(name));
     match (fitting.next(), fitting.next()) {
         (Some(entry), None) => Ok(entry),
         (Some(first), Some(second)) if first.name != name => {
-            Err(Hinted::new(format!("`:{name}` is ambiguous; use `:{}` or `:{}`", first.name, second.name), hint))
+            Err(HintedError::new(format!("`:{name}` is ambiguous; use `:{}` or `:{}`", first.name, second.name), hint))
         }
         (Some(entry), Some(_)) => Ok(entry),
-        (None, _) => Err(Hinted::new(format!("unknown command `:{name}`"), hint)),
+        (None, _) => Err(HintedError::new(format!("unknown command `:{name}`"), hint)),
     }
 }
 
 /// Parses a line that begins with a colon.
-pub(super) fn parse(line: &str) -> Result<Directive, Hinted> {
+pub(super) fn parse(line: &str) -> Result<Directive, HintedError> {
     let line = line.trim_start_matches(':').trim();
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = unquoted(rest.trim());
@@ -129,12 +129,12 @@ pub(super) fn parse(line: &str) -> Result<Directive, Hinted> {
     let usage = || format!("write `:{} {}`", entry.name, entry.arguments);
     let optional = || (!rest.is_empty()).then(|| rest.to_owned());
     let required = || match rest {
-        "" => Err(Hinted::new(format!("`:{}` needs an argument", entry.name), usage())),
+        "" => Err(HintedError::new(format!("`:{}` needs an argument", entry.name), usage())),
         rest => Ok(rest.to_owned()),
     };
     let none = |directive| match rest {
         "" => Ok(directive),
-        _ => Err(Hinted::new(format!("`:{}` takes no argument", entry.name), usage())),
+        _ => Err(HintedError::new(format!("`:{}` takes no argument", entry.name), usage())),
     };
     match entry.name {
         "help" => Ok(Directive::Help(optional())),
@@ -143,7 +143,7 @@ pub(super) fn parse(line: &str) -> Result<Directive, Hinted> {
         "undo" if rest.is_empty() => Ok(Directive::Undo(1)),
         "undo" => match rest.parse() {
             Ok(count) if count > 0 => Ok(Directive::Undo(count)),
-            _ => Err(Hinted::new(format!("`{rest}` is not a number of inputs"), usage())),
+            _ => Err(HintedError::new(format!("`{rest}` is not a number of inputs"), usage())),
         },
         "save" => required().map(Directive::Save),
         "load" => required().map(Directive::Load),
@@ -160,7 +160,7 @@ fn unquoted(text: &str) -> &str {
 }
 
 /// Returns the output of `:help`.
-pub(super) fn help(name: Option<&str>) -> Result<String, Hinted> {
+pub(super) fn help(name: Option<&str>) -> Result<String, HintedError> {
     let typed = |entry: &Entry| format!(":{} {}", entry.name, entry.arguments).trim_end().to_owned();
     let mut text = String::new();
     match name {

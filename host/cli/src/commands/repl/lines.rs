@@ -29,7 +29,7 @@ use super::{
     parser::{INDENT, Parser, blank_before_cursor, dedented, next_indent, without_mark},
     tokens::{Dialect, Kind, tokens},
 };
-use crate::terminal::{GOOD, Hinted, OrHint as _};
+use crate::terminal::{GOOD, HintedError, OrHint as _};
 
 /// Maximum number of inputs in the history.
 const HISTORY_COUNT: usize = 1_000;
@@ -139,7 +139,7 @@ fn piped(from: &mut dyn BufRead, parser: &Parser, max_bytes: u64) -> anyhow::Res
             .read_line(&mut line)
             .or_hint(|| "cannot read standard input".into(), "it must be UTF-8 text")?;
         if u64::try_from(read).is_ok_and(|read| read > left) {
-            return Err(Hinted::new(
+            return Err(HintedError::new(
                 format!("the input is longer than {max_bytes} bytes"),
                 "raise the limit with --source-bytes N",
             )

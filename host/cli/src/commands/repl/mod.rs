@@ -33,7 +33,7 @@ use crate::{
     interrupt,
     script_packages::add_allowed,
     stored::{self, SessionDir, runtime_of},
-    terminal::Hinted,
+    terminal::HintedError,
 };
 
 const AFTER_HELP: &str = "\
@@ -153,7 +153,7 @@ fn session_sandbox(
     let wanted = args.language.map(LanguageArg::language);
     let Some(record) = record else { return host.sandbox(&args.runtime, wanted, policy) };
     if let Some(wanted) = wanted.filter(|wanted| *wanted != record.language) {
-        return Err(Hinted::new(
+        return Err(HintedError::new(
             format!("session `{}` runs {}, not {wanted}", record.id, record.language),
             "remove --language, or open another session",
         )

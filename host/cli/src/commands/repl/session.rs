@@ -21,7 +21,7 @@ use super::{
 use crate::{
     output::Passthrough,
     stored::ActiveSession,
-    terminal::{Hinted, counted},
+    terminal::{HintedError, counted},
 };
 
 /// A session, and the REPL's own data about it.
@@ -161,7 +161,7 @@ pub(super) fn undo(session: &Session, count: u64, executions_at_start: u64) -> a
     let reached = checkpoints.iter().rev().find(|checkpoint| checkpoint.executions.saturating_add(count) <= executions);
     let Some(checkpoint) = reached else {
         let max = checkpoints.first().map_or(0, |first| executions.saturating_sub(first.executions));
-        return Err(Hinted::new(
+        return Err(HintedError::new(
             format!("{} cannot be undone", counted(count, "input")),
             match max {
                 0 => "there is nothing to undo".to_owned(),

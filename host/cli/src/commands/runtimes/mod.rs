@@ -14,7 +14,7 @@ use crate::{
     interrupt,
     terminal::{
         Column::{Left, Right},
-        Hinted, bytes, out, out_report, table,
+        HintedError, bytes, out, out_report, table,
     },
 };
 
@@ -254,7 +254,9 @@ fn select(host: &Host, args: &NameArgs, unnamed: DefaultSelection) -> anyhow::Re
             DefaultSelection::Defaults => known.into_iter().filter(RuntimeOrTool::is_default).collect(),
             DefaultSelection::DefaultsAndTools => known.into_iter().filter(is_needed).collect(),
             DefaultSelection::None => {
-                return Err(Hinted::new("no runtime given", "use names from `glovebox runtimes list`, or --all").into());
+                return Err(
+                    HintedError::new("no runtime given", "use names from `glovebox runtimes list`, or --all").into()
+                );
             }
         });
     }
@@ -266,7 +268,7 @@ fn find(known: &[RuntimeOrTool], name: &str) -> anyhow::Result<RuntimeOrTool> {
         Some(found) => Ok(found.clone()),
         None => {
             let names: Vec<&str> = known.iter().map(RuntimeOrTool::name).collect();
-            Err(Hinted::new(
+            Err(HintedError::new(
                 format!("there is no runtime `{}`", escaped(name)),
                 format!("use one of {}", names.join(", ")),
             )
@@ -337,7 +339,7 @@ fn path(host: &Host, args: &NameArgs) -> anyhow::Result<()> {
         let (RuntimeOrTool::Runtime(RuntimeInfo { name, path, fetched, .. })
         | RuntimeOrTool::Tool(ToolInfo { name, path, fetched, .. })) = known;
         if !fetched {
-            return Err(Hinted::new(
+            return Err(HintedError::new(
                 format!("`{name}` has not been fetched"),
                 format!("fetch it with `glovebox runtimes fetch {name}`"),
             )
@@ -399,7 +401,7 @@ fn add(host: &Host, args: &AddArgs) -> anyhow::Result<()> {
     for known in &found {
         let RuntimeOrTool::Runtime(runtime) = known else {
             let hint = "tools are used automatically; choose an interpreter";
-            return Err(Hinted::new(format!("`{}` is not an interpreter", known.name()), hint).into());
+            return Err(HintedError::new(format!("`{}` is not an interpreter", known.name()), hint).into());
         };
         let name = &runtime.name;
         let info =

@@ -19,7 +19,7 @@ use crate::{
     stored::SessionDir,
     terminal::{
         Column::{Left, Right},
-        Hinted, bytes, counted, grouped, out_report, table, write_printable,
+        HintedError, bytes, counted, grouped, out_report, table, write_printable,
     },
 };
 
@@ -177,9 +177,9 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
             out.flush()?;
         }
         Action::Put { host, path, replace } if host.as_os_str() == STDIN => {
-            let path = path
-                .as_deref()
-                .ok_or_else(|| Hinted::new("standard input has no file name", "add the file's path: `put - PATH`"))?;
+            let path = path.as_deref().ok_or_else(|| {
+                HintedError::new("standard input has no file name", "add the file's path: `put - PATH`")
+            })?;
             let max = session.sandbox().policy().limits.workspace_bytes;
             let bytes = bounded("standard input", io::stdin().lock(), max, "--workspace-bytes")?;
             files.write(path, bytes, if_exists(*replace))?;
@@ -221,7 +221,9 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
 /// Adds a hint with the flag that allows the rejected operation.
 fn hinted(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
-        Some(FilesError::Workspace(FileError::Exists { .. })) => Hinted::new(error.to_string(), "use --replace").into(),
+        Some(FilesError::Workspace(FileError::Exists { .. })) => {
+            HintedError::new(error.to_string(), "use --replace").into()
+        }
         _ => error,
     }
 }
@@ -231,7 +233,7 @@ fn remove(session: &Session, path: &str) -> anyhow::Result<()> {
     files.delete(path).map_err(|error| match files.stat(path) {
         Ok(entry) if entry.kind == FileKind::Directory => {
             let hint = "`rm -r` deletes a directory with everything in it";
-            Hinted::new(format!("cannot delete `{path}`"), hint).caused_by(error).into()
+            HintedError::new(format!("cannot delete `{path}`"), hint).caused_by(error).into()
         }
         _ => anyhow::Error::from(error),
     })
@@ -245,7 +247,10 @@ fn if_exists(replace: bool) -> IfExists {
 fn name_of(host: &Path) -> anyhow::Result<String> {
     let name = host.file_name().and_then(|name| name.to_str());
     let unnamed = || {
-        Hinted::new(format!("the name of `{}` is not valid in a session", escaped(host)), "add a path: `put HOST PATH`")
+        HintedError::new(
+            format!("the name of `{}` is not valid in a session", escaped(host)),
+            "add a path: `put HOST PATH`",
+        )
     };
     Ok(name.map(str::to_owned).ok_or_else(unnamed)?)
 }

@@ -25,7 +25,7 @@ use crate::{
     stored::{SessionDir, missing, read_exported},
     terminal::{
         Column::{Left, Right},
-        HEAD, Hinted, OrHint as _, ago, bytes, counted, grouped, note, out, out_json, out_report, table,
+        HEAD, HintedError, OrHint as _, ago, bytes, counted, grouped, note, out, out_json, out_report, table,
     },
 };
 use files::FilesArgs;
@@ -394,7 +394,7 @@ fn export(session_dir: &SessionDir, args: &ExportArgs) -> anyhow::Result<()> {
             Err(NotCreated::Failed(error)) => Err(error),
             Err(NotCreated::Exists) => {
                 let message = format!("file `{}` already exists", escaped(&args.file));
-                Err(Hinted::new(message, "choose another file, or overwrite this one with --force").into())
+                Err(HintedError::new(message, "choose another file, or overwrite this one with --force").into())
             }
         };
     }
@@ -412,7 +412,7 @@ fn import(session_dir: &SessionDir, args: &ImportArgs) -> anyhow::Result<()> {
     };
     let if_exists = if args.replace { IfExists::Replace } else { IfExists::Fail };
     session_dir.sessions().import(id.clone(), &bytes, if_exists).map_err(|error| match error {
-        SessionsError::Exists { .. } => anyhow::Error::from(Hinted::new(
+        SessionsError::Exists { .. } => anyhow::Error::from(HintedError::new(
             format!("session `{id}` already exists"),
             "choose another name with --as ID, or replace the session with --replace",
         )),
@@ -422,7 +422,7 @@ fn import(session_dir: &SessionDir, args: &ImportArgs) -> anyhow::Result<()> {
 }
 
 /// Opens a file, or standard input for `-`. Returns its name for messages, too.
-fn open_input(path: &Path, kind: &str) -> Result<(String, Box<dyn Read>), Hinted> {
+fn open_input(path: &Path, kind: &str) -> Result<(String, Box<dyn Read>), HintedError> {
     if path.as_os_str() == STDIN {
         return Ok(("standard input".to_owned(), Box::new(io::stdin().lock())));
     }
@@ -432,11 +432,11 @@ fn open_input(path: &Path, kind: &str) -> Result<(String, Box<dyn Read>), Hinted
 }
 
 /// Returns standard output for binary data. Fails if it is a terminal.
-fn stdout_for(what: &str) -> Result<StdoutLock<'static>, Hinted> {
+fn stdout_for(what: &str) -> Result<StdoutLock<'static>, HintedError> {
     let out = io::stdout().lock();
     if out.is_terminal() {
         let message = format!("{what} cannot be written to a terminal");
-        return Err(Hinted::new(message, "use a file, or send `-` through a pipe"));
+        return Err(HintedError::new(message, "use a file, or send `-` through a pipe"));
     }
     Ok(out)
 }
