@@ -17,6 +17,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::any,
 };
+use http_body::Body as _;
 use rmcp::{
     RoleServer,
     model::Extensions,
@@ -58,6 +59,9 @@ pub(super) const MAX_ID_BYTES: usize = 1_000;
 /// The number of copies of a request's text in memory: the body, the parsed message, and the tool arguments or the
 /// decoded `requestState`.
 const REQUEST_COPIES: usize = 3;
+
+/// Maximum length of the protocol library's error responses, in bytes. A longer one quotes a whole value of the request.
+const MAX_ERROR_BYTES: u64 = 1 << 10;
 
 /// The interval between keep-alive writes to an open response. Only a failed write reveals that a client has
 /// disconnected, so that its work can be cancelled.
@@ -175,8 +179,13 @@ async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Probl
     let (bytes, held) = read.into_parts();
     let account = Account::new(&endpoint.bodies, tenant.name(), held);
     parts.extensions.insert(account.clone());
-    let response = clients.service.handle(Request::from_parts(parts, Body::from(bytes))).await;
-    Ok(account.hold(response.map(Body::new)))
+    let response = clients.service.handle(Request::from_parts(parts, Body::from(bytes))).await.map(Body::new);
+    if response.status().is_client_error() && response.body().size_hint().lower() > MAX_ERROR_BYTES {
+        let detail = "the request body is invalid, or the `MCP-Protocol-Version` and `Mcp-*` headers do not match it; the \
+                      full error is too long to send";
+        return Err(Problem::invalid(detail));
+    }
+    Ok(account.hold(response))
 }
 
 /// The fields of a message that are checked before the protocol library parses it.

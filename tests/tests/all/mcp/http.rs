@@ -87,7 +87,7 @@ impl Server {
         self.send(&all, body.as_bytes())
     }
 
-    fn send(&self, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
+    pub(super) fn send(&self, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
         self.send_with("POST", headers, body)
     }
 
