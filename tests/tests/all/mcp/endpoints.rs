@@ -8,17 +8,19 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use glovebox_server::{
     http::HttpConfig,
     mcp::{Approve, EndpointConfig, UpstreamConfig, UpstreamTransport},
 };
+use glovebox_tests::process::{in_child, peak_resident_bytes};
 use serde_json::{Value, json};
 
 use super::{
     http::{Server, TOKEN},
-    support::{runtime, start, text, until},
+    support::{Inner, runtime, start, text, until},
     upstreams::{tool, with},
 };
 
@@ -242,6 +244,52 @@ fn message_over_a_limit_fails_its_call() {
     );
     let line = "MCP server `s` sent a message that was too long or had too many values\n";
     assert_eq!(text(&result), line.repeat(4), "{result:?}");
+    runtime.block_on(upstreams.close());
+}
+
+#[test]
+fn values_of_a_message_take_bounded_memory() {
+    if !in_child("mcp::endpoints::values_of_a_message_take_bounded_memory", Duration::from_secs(200)) {
+        return;
+    }
+    // The values need 40 times the memory of their text, which is 8 MiB.
+    const COUNT: usize = (8 << 20) / 3;
+    let inner = Inner::new(
+        &json!([tool("many", json!({}))]),
+        &format!(
+            "start = '{{\"jsonrpc\":\"2.0\",\"id\":%d,\"result\":{{\"content\":[],\"structuredContent\":{{\"v\":[' % m['id']\n\
+             with lock: sys.stdout.write(start + '[],' * {COUNT} + '0]}}}}}}\\n'); sys.stdout.flush()"
+        ),
+    );
+    let endpoint = Endpoint::mcp(&["many"], |_, id| {
+        let values = "[],".repeat(COUNT);
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"structuredContent":{{"v":[{values}0]}}}}}}"#
+        );
+        Some(response("200 OK", &body))
+    });
+    let runtime = runtime();
+    let configs = vec![inner.config("p"), endpoint.config("/mcp")];
+    let upstreams = start(&runtime, configs, 4 << 20).unwrap();
+    let mcp = with(&upstreams, |config| {
+        let limits = &mut config.policy.limits;
+        (limits.tool_bytes, limits.tool_timeout_ms, limits.timeout_ms) = (4 << 20, 100_000, 100_000);
+    });
+    assert_eq!(text(&mcp.python("print(1)")), "1\n");
+    let before = peak_resident_bytes();
+    let result = mcp.python(
+        "for call in (tools.p_many, tools.s_many):\n\
+         \x20   try: print(len(call()))\n\x20   except tools.ToolError as error: print(error)",
+    );
+    let grown = peak_resident_bytes() - before;
+    assert_eq!(
+        text(&result),
+        "MCP server `p` has ended: a message was too long or had too many values\n\
+         MCP server `s` sent a message that was too long or had too many values\n",
+        "{result:?}"
+    );
+    // The endpoint runs in this process and builds its answer from several copies.
+    assert!(grown < 64 << 20, "{} MiB", grown >> 20);
     runtime.block_on(upstreams.close());
 }
 
