@@ -2,6 +2,7 @@
 
 #![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod hostile;
 mod load;
 mod relayed;
 mod server;

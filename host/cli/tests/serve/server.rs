@@ -42,6 +42,11 @@ impl Server {
 
     /// Starts a server with this configuration in `dir`, which may contain the sessions of an earlier server.
     pub(crate) fn start_on(dir: TempDir, config: &str, flags: &[&str]) -> Self {
+        Self::start_with(dir, config, flags, &[])
+    }
+
+    /// Like `start_on`, with additional environment variables.
+    pub(crate) fn start_with(dir: TempDir, config: &str, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         prepare();
         let file = dir.path().join("server.toml");
         fs::write(&file, config).unwrap();
@@ -53,6 +58,7 @@ impl Server {
             .args(flags)
             .env("GLOVEBOX_TOKEN", TOKEN)
             .env("GLOVEBOX_LOG", "glovebox=error")
+            .envs(variables.iter().copied())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
