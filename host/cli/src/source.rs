@@ -158,13 +158,21 @@ pub(crate) fn bounded_with_hint(what: &str, from: impl Read, max_bytes: u64, hin
     if u64::try_from(bytes.len()).is_ok_and(|len| len <= max_bytes) {
         return Ok(bytes);
     }
-    Err(HintedError::new(format!("{what} is longer than {max_bytes} bytes"), hint).into())
+    Err(too_long(what, max_bytes, hint))
+}
+
+fn too_long(what: &str, max_bytes: u64, hint: &str) -> anyhow::Error {
+    HintedError::new(format!("{what} is longer than {max_bytes} bytes"), hint).into()
 }
 
 /// Reads a file of at most `max_bytes` bytes, so that a device or a sparse file cannot exhaust memory. `what` names the
 /// file in errors.
 pub(crate) fn read_file(path: &Path, what: &str, max_bytes: u64, hint: &str) -> anyhow::Result<Vec<u8>> {
     let file = File::open(path).or_hint(|| format!("cannot read {what}"), hint)?;
+    // Devices and files of `/proc` report a length of zero, so the limit also applies while reading.
+    if file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > max_bytes) {
+        return Err(too_long(what, max_bytes, hint));
+    }
     bounded_with_hint(what, file, max_bytes, hint)
 }
 
