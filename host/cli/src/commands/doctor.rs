@@ -250,16 +250,19 @@ fn custom_images(engine: &Engine) -> Vec<Finding> {
     let images = engine.images().unwrap_or_default().into_iter();
     let verified = images.map(|(name, found)| {
         let check = format!("image {}", escaped(&name));
-        let is_described = found.is_ok();
+        let runtime = found.as_ref().ok().map(|image| image.runtime.clone());
         match found.and_then(|_| engine.verify(&name)) {
             Ok(()) => Finding::ok(check, "the checksums of description and prepared image match"),
             Err(error) => Finding::wrong(
                 check,
                 error,
-                if is_described {
-                    format!("run `glovebox runtimes remove {name}`; it is rebuilt at its next use")
-                } else {
-                    format!("run `glovebox image remove {name}`, then build or import the image again")
+                match runtime {
+                    // The image uses the runtime's compiled code.
+                    Some(runtime) if engine.verify(&runtime).is_err() => {
+                        format!("run `glovebox runtimes remove {runtime} {name}`; both are prepared at their next use")
+                    }
+                    Some(_) => format!("run `glovebox runtimes remove {name}`; it is rebuilt at its next use"),
+                    None => format!("run `glovebox image remove {name}`, then build or import the image again"),
                 },
             ),
         }
