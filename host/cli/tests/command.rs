@@ -4,6 +4,7 @@
 
 mod caches;
 mod daemon;
+mod images;
 mod monty;
 mod support;
 mod suspended;

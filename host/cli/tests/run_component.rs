@@ -290,6 +290,25 @@ fn oversized_text_format_is_rejected() {
     }
 }
 
+#[test]
+fn listed_exports_are_limited() {
+    let function = "(core module $m (func (export \"f\") (result i32) i32.const 1)) (core instance $i (instantiate $m))
+        (func $f (result u32) (canon lift (core func $i \"f\")))";
+    let dir = tempfile::tempdir().unwrap();
+    let file = path(&dir, "app.wat");
+    for (count, name, max_bytes) in [(3_000, "e".to_owned(), 4 << 10), (900, "e".repeat(1_000), 32 << 10)] {
+        let exports: String = (0..count).map(|n| format!("(export \"{name}{n}\" (func $f))")).collect();
+        fs::write(&file, format!("(component {function} {exports})")).unwrap();
+        for args in [&[&*file][..], &["--invoke", "none()", &*file][..]] {
+            let ran = output(args);
+            let printed = text(&ran.stderr);
+            assert_eq!(ran.status.code(), Some(125), "{printed}");
+            let more = format!("… and {} more", count - 50);
+            assert!(printed.len() < max_bytes && printed.contains(&more), "{} bytes: {printed}", printed.len());
+        }
+    }
+}
+
 /// Returns a component that contains `function` and exports another function `f`.
 fn component(function: &str) -> String {
     format!(

@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Creates a separate cache with the fetched binaries and nothing prepared.
-fn cache_with_binaries() -> tempfile::TempDir {
+pub(super) fn cache_with_binaries() -> tempfile::TempDir {
     let fetched = output(&["runtimes", "fetch", "javascript"]);
     let binary = std::path::PathBuf::from(text(&fetched.stdout).trim_end());
     let cache = tempfile::tempdir().unwrap();
