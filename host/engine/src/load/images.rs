@@ -278,7 +278,7 @@ impl Engine {
     /// Fails if there is no image with this name, if its file is damaged, or if this version of Glovebox does not have
     /// its interpreter.
     pub fn image(&self, name: &str) -> Result<ImageInfo, RuntimeError> {
-        self.0.image_info(&self.0.found(Arc::new(self.0.custom_image(name)?))?)
+        self.0.image_info(&self.0.custom_runtime(Arc::new(self.0.custom_image(name)?))?)
     }
 
     /// Removes a custom image and its prepared images in the cache. Returns the number of bytes freed. Sessions in the
@@ -353,7 +353,7 @@ impl EngineInner {
             return Err(CustomImageError::Taken(name).into());
         }
         let image = Arc::new(image);
-        let found = self.found(Arc::clone(&image))?;
+        let found = self.custom_runtime(Arc::clone(&image))?;
         let prepared = self.prepare(&found)?;
         own.store(&image)?;
         Ok(BuiltImage { image: self.image_info(&found)?, prepared })
