@@ -94,7 +94,7 @@ pub use network::{
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
 pub use sandbox::{Sandbox, SandboxBuilder};
 pub use session::{
-    Session, SessionOptions, SharedWorkspace,
+    FunctionSignature, KeywordParameter, Session, SessionOptions, SessionVariable, SharedWorkspace, VariableKind,
     hibernate::{
         HibernateError, HibernateOptions, HibernatedInfo, HibernatedSession, KeyError, ResumeError, ResumeOptions,
         SessionKey,

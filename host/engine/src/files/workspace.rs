@@ -138,6 +138,11 @@ impl Workspace {
         Ok(Self { vfs, root, provided, mounted, path: policy.workspace.clone(), commit: policy.commit })
     }
 
+    /// Returns a copy that commits no changes to host directories.
+    pub(crate) fn without_commits(&self) -> Self {
+        Self { commit: Commit::Never, ..self.clone() }
+    }
+
     /// Returns the initial files of a new execution or session.
     pub(crate) fn files(&self) -> Result<GuestFiles, ExecuteError> {
         let mut vfs = self.vfs.clone();

@@ -9,8 +9,8 @@ use glovebox_interpreters::Diagnostic;
 use glovebox_wasi::{Mount as WasiMount, Wasi};
 
 use crate::{
-    Engine, ExecuteError, Execution, Language, Policy, Recording, Request, RuntimeError, Started, Tool,
-    ToolDefinitionError,
+    Checkpoints, Commit, Engine, ExecuteError, Execution, Language, NetworkPolicy, Policy, Recording, Request,
+    RuntimeError, Started, Tool, ToolDefinitionError,
     exec::{
         platform::{EnginePlatform, ExecutionCtx},
         run::{PreparedRequest, SCRIPT_MOUNT},
@@ -73,6 +73,20 @@ impl Sandbox {
     /// Returns a copy of this sandbox with these tools instead of its own.
     pub(crate) fn with_toolbox(&self, toolbox: Toolbox) -> Self {
         Self(Arc::new(SandboxInner { toolbox: Arc::new(toolbox), ..SandboxInner::clone(&self.0) }))
+    }
+
+    /// Returns a copy of this sandbox for queries in copies of its sessions. It has no tools, no network and no commits
+    /// to host directories, so that a query has no effect outside its copy.
+    pub(crate) fn for_queries(&self, fuel: u64, timeout_ms: u64) -> Self {
+        let mut inner = SandboxInner::clone(&self.0);
+        inner.toolbox = Arc::default();
+        inner.workspace = inner.workspace.without_commits();
+        inner.policy.commit = Commit::Never;
+        inner.policy.network = NetworkPolicy::default();
+        inner.policy.session.checkpoints = Checkpoints::Never;
+        inner.policy.limits.fuel = fuel;
+        inner.policy.limits.timeout_ms = timeout_ms;
+        Self(Arc::new(inner))
     }
 
     /// Returns the language of the scripts.

@@ -4,6 +4,7 @@
 //! * [`backend`]: the engine's implementation of a session. [`pages`]: private memory pages, found by comparison with
 //!   the pristine image.
 //! * [`shared`]: workspaces that several sessions share, and session options. [`hibernate`]: sessions as bytes.
+//!   [`variables`]: the names and types of global variables.
 //!
 //! `glovebox-core` implements the session state machine, checkpoints, rollback and the ledger of all sessions.
 
@@ -35,6 +36,7 @@ pub(crate) mod hibernate;
 mod pages;
 mod shared;
 mod turn;
+mod variables;
 
 use crate::{ExecuteError, Sandbox};
 
@@ -42,6 +44,7 @@ pub use handle::Session;
 pub(crate) use pages::{Pristine, bits};
 pub(crate) use shared::check_id;
 pub use shared::{SessionOptions, SharedWorkspace};
+pub use variables::{FunctionSignature, KeywordParameter, SessionVariable, VariableKind};
 
 impl Sandbox {
     /// Opens a session: an interpreter that persists between executions.

@@ -38,6 +38,7 @@ pub use glovebox_core::tools::{
 pub(crate) use pending::{PendingCalls, Progress};
 pub use relay::{RelayedCall, ToolDefinition};
 pub(crate) use runner::{DirectCall, ThreadRunner, ToolThreads};
+pub(crate) use stubs::is_python_keyword;
 pub use stubs::tool_stubs;
 pub(crate) use tool_policy::ToolRules;
 pub use tool_policy::{Approve, ToolPolicy};

@@ -23,6 +23,7 @@ use types::ToolTypes;
 
 use super::{Tool, ToolDefinitionError, check_tools};
 use crate::Language;
+pub(crate) use python::is_keyword as is_python_keyword;
 
 /// Maximum length of one tool's declarations in bytes.
 const MAX_TOOL_BYTES: usize = 64 << 10;

@@ -85,6 +85,11 @@ const KEYWORDS: [&str; 36] = [
 /// instead of the type.
 const TYPES: [&str; 9] = ["Any", "Literal", "NotRequired", "bool", "dict", "float", "int", "list", "str"];
 
+/// Returns `true` for a name that Python reserves.
+pub(crate) fn is_keyword(name: &str) -> bool {
+    KEYWORDS.contains(&name) && name != "self"
+}
+
 /// Returns the stub.
 pub(super) fn stub(tools: &[Tool]) -> String {
     let mut names = TypeNames { used: OWN_NAMES.map(str::to_owned).into(), last: 0 };

@@ -1,0 +1,278 @@
+//! The names and types of a session's global variables, for type checkers.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Session,
+    hibernate::{HibernateOptions, ResumeOptions},
+};
+use crate::{Language, Request, tools::is_python_keyword};
+
+/// The script that describes the variables, as JSON of a list of [`SessionVariable`].
+const QUERY: &str = include_str!("variables.py");
+
+/// The fuel limit of the query. It needs about 20 million units, and 300 million for 2,000 functions.
+const FUEL: u64 = 1_000_000_000;
+
+/// The timeout of the query, which takes about 20 ms.
+const TIMEOUT_MS: u64 = 5_000;
+
+/// Maximum memory of a session that is copied for a query, in bytes. Copying more would take longer than the check.
+const MAX_HELD_BYTES: u64 = 128 << 20;
+
+/// Maximum number of variables. A session with more variables is not described.
+const MAX_VARIABLES: usize = 2_000;
+
+/// Maximum number of parameters of a function with a signature.
+const MAX_PARAMETERS: usize = 100;
+
+/// Maximum length of a name in bytes: 200 characters.
+const MAX_NAME_BYTES: usize = 800;
+
+/// A global variable of a Python session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionVariable {
+    /// The name: an identifier, and not a keyword.
+    pub name: String,
+    /// The description of the value.
+    pub kind: VariableKind,
+}
+
+/// The description of a variable's value. All names are identifiers; those of modules and classes can have several parts,
+/// separated by dots. The session's scripts determine them, so they can be wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum VariableKind {
+    /// A module.
+    Module {
+        /// The module's name, such as `xml.etree.ElementTree`.
+        name: String,
+    },
+    /// A class, a function or a special form of a module.
+    Imported {
+        /// The module.
+        module: String,
+        /// The name in the module.
+        name: String,
+    },
+    /// A function that a script of the session defines.
+    Function(FunctionSignature),
+    /// Another value.
+    Instance {
+        /// The module of the value's class.
+        module: String,
+        /// The class.
+        class: String,
+    },
+    /// A value without a description.
+    Other,
+}
+
+/// The parameters of a function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionSignature {
+    /// The parameters that can be passed by position.
+    pub positional: Vec<String>,
+    /// The number of parameters at the start of `positional` that cannot be passed by name.
+    pub positional_only_count: usize,
+    /// The number of parameters at the end of `positional` that have a default.
+    pub default_count: usize,
+    /// The parameters that are passed only by name.
+    pub keyword_only: Vec<KeywordParameter>,
+    /// The parameter for further arguments by position.
+    pub rest: Option<String>,
+    /// The parameter for further arguments by name.
+    pub keywords: Option<String>,
+    /// `true` if calls must be awaited.
+    pub is_async: bool,
+}
+
+/// A parameter that is passed only by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeywordParameter {
+    /// The name.
+    pub name: String,
+    /// `true` if the parameter has no default.
+    pub is_required: bool,
+}
+
+impl Session {
+    /// Returns the global variables of a Python session in the order of their names, for a type checker. Returns `None`
+    /// if they cannot be determined: if the session runs JavaScript, has ended, stays busy, has more than 2,000
+    /// variables or occupies more than 128 MiB, or if a limit on sessions prevents a copy.
+    ///
+    /// Waits its turn like an execution. Guest code describes the variables in a copy of the session without tools,
+    /// network or commits, so the session does not change.
+    ///
+    /// ```no_run
+    /// # use glovebox::{Engine, EngineConfig, Sandbox, VariableKind};
+    /// # let sandbox = Sandbox::builder(&Engine::new(EngineConfig::default())?).build()?;
+    /// let session = sandbox.session()?;
+    /// session.execute("import json\nrows = []")?;
+    /// let variables = session.variables().unwrap();
+    /// assert_eq!(variables[0].kind, VariableKind::Module { name: "json".to_owned() });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn variables(&self) -> Option<Vec<SessionVariable>> {
+        let sandbox = self.sandbox();
+        if sandbox.language() != Language::Python || self.info().held_bytes > MAX_HELD_BYTES {
+            return None;
+        }
+        let state = self.hibernate(&HibernateOptions::default()).ok()?;
+        let copy = sandbox.for_queries(FUEL, TIMEOUT_MS).resume(&state, ResumeOptions::default()).ok()?;
+        let json = copy.run(Request::new(QUERY)).ok()?.value?.json?;
+        parse(&json)
+    }
+}
+
+/// Parses the answer of the query, which is untrusted.
+fn parse(json: &str) -> Option<Vec<SessionVariable>> {
+    let variables: Vec<SessionVariable> = serde_json::from_str(json).ok()?;
+    // A list without some of the names would make a checker report them as undefined.
+    if variables.len() > MAX_VARIABLES || !variables.iter().all(|variable| is_name(&variable.name)) {
+        return None;
+    }
+    let described = variables.into_iter().map(|SessionVariable { name, kind }| {
+        let kind = if kind.is_valid() { kind } else { VariableKind::Other };
+        SessionVariable { name, kind }
+    });
+    Some(described.collect())
+}
+
+impl VariableKind {
+    fn is_valid(&self) -> bool {
+        match self {
+            Self::Module { name } => is_path(name),
+            Self::Imported { module, name } => is_path(module) && is_name(name),
+            Self::Function(signature) => signature.is_valid(),
+            Self::Instance { module, class } => is_path(module) && is_path(class),
+            Self::Other => true,
+        }
+    }
+}
+
+impl FunctionSignature {
+    fn is_valid(&self) -> bool {
+        let keyword_only = self.keyword_only.iter().map(|parameter| &parameter.name);
+        let names: Vec<&String> =
+            self.positional.iter().chain(&self.rest).chain(keyword_only).chain(&self.keywords).collect();
+        let different: BTreeSet<&String> = names.iter().copied().collect();
+        names.len() <= MAX_PARAMETERS
+            && names.iter().all(|name| is_name(name))
+            && different.len() == names.len()
+            && self.positional_only_count <= self.positional.len()
+            && self.default_count <= self.positional.len()
+    }
+}
+
+/// Returns `true` for names, separated by dots.
+fn is_path(path: &str) -> bool {
+    path.len() <= MAX_NAME_BYTES && path.split('.').all(is_name)
+}
+
+/// Returns `true` for an identifier that is not a keyword.
+fn is_name(name: &str) -> bool {
+    name.len() <= MAX_NAME_BYTES
+        && name.starts_with(|c: char| c.is_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_alphanumeric() || c == '_')
+        && !is_python_keyword(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn parsed(kind: &Value) -> VariableKind {
+        let variables = parse(&json!([{ "name": "x", "kind": kind }]).to_string()).unwrap();
+        variables.into_iter().next().unwrap().kind
+    }
+
+    fn function(change: impl FnOnce(&mut Value)) -> Value {
+        let mut function = json!({
+            "positional": ["a", "self"], "positional_only_count": 1, "default_count": 1,
+            "keyword_only": [{ "name": "c", "is_required": true }], "rest": "rest", "keywords": null, "is_async": true,
+        });
+        change(&mut function);
+        json!({ "function": function })
+    }
+
+    #[test]
+    fn answers_are_parsed() {
+        let signature = FunctionSignature {
+            positional: vec!["a".to_owned(), "self".to_owned()],
+            positional_only_count: 1,
+            default_count: 1,
+            keyword_only: vec![KeywordParameter { name: "c".to_owned(), is_required: true }],
+            rest: Some("rest".to_owned()),
+            keywords: None,
+            is_async: true,
+        };
+        let (module, name) = ("xml.etree".to_owned(), "Path".to_owned());
+        for (kind, expected) in [
+            (json!({ "module": { "name": "xml.etree" } }), VariableKind::Module { name: module.clone() }),
+            (
+                json!({ "imported": { "module": "xml.etree", "name": "Path" } }),
+                VariableKind::Imported { module: module.clone(), name: name.clone() },
+            ),
+            (function(|_| {}), VariableKind::Function(signature)),
+            (
+                json!({ "instance": { "module": "xml.etree", "class": "Path" } }),
+                VariableKind::Instance { module, class: name },
+            ),
+            (json!("other"), VariableKind::Other),
+        ] {
+            assert_eq!(parsed(&kind), expected);
+        }
+        assert_eq!(parse("[]"), Some(Vec::new()));
+    }
+
+    #[test]
+    fn invalid_descriptions_are_dropped() {
+        for kind in [
+            json!({ "module": { "name": "a\nimport os" } }),
+            json!({ "module": { "name": "a..b" } }),
+            json!({ "module": { "name": "" } }),
+            json!({ "imported": { "module": "a", "name": "b.c" } }),
+            json!({ "imported": { "module": "a.class", "name": "b" } }),
+            json!({ "instance": { "module": "a", "class": "f.<locals>.C" } }),
+            json!({ "instance": { "module": "a", "class": "x".repeat(801) } }),
+            function(|function| function["positional"] = json!(["a", "a"])),
+            function(|function| function["positional"] = json!(["a", "1"])),
+            function(|function| function["keywords"] = json!("c")),
+            function(|function| function["positional_only_count"] = json!(3)),
+            function(|function| function["default_count"] = json!(3)),
+            function(|function| function["positional"] = (0..99).map(|at| format!("a{at}")).collect()),
+        ] {
+            assert_eq!(parsed(&kind), VariableKind::Other, "{kind}");
+        }
+        let most = function(|function| function["positional"] = (0..98).map(|at| format!("a{at}")).collect());
+        assert!(matches!(parsed(&most), VariableKind::Function(_)));
+    }
+
+    #[test]
+    fn lists_with_invalid_names_are_rejected() {
+        let named = |names: &[&str]| {
+            let list: Value = names.iter().map(|name| json!({ "name": name, "kind": "other" })).collect();
+            parse(&list.to_string())
+        };
+        let long = "x".repeat(MAX_NAME_BYTES);
+        for name in ["x", "_", "größe", "self", "match", &long] {
+            assert_eq!(named(&[name]).map(|list| list.len()), Some(1), "{name}");
+        }
+        for name in ["", "1", "a b", "a.b", "a\n", "class", "None", &format!("{long}x")] {
+            assert_eq!(named(&["x", name]), None, "{name}");
+        }
+        for (count, is_accepted) in [(MAX_VARIABLES, true), (MAX_VARIABLES + 1, false)] {
+            assert_eq!(named(&vec!["x"; count]).is_some(), is_accepted, "{count}");
+        }
+        for answer in ["", "null", "{}", "[1]", r#"[{"name":"x"}]"#, r#"[{"name":"x","kind":"unknown"}]"#] {
+            assert_eq!(parse(answer), None, "{answer}");
+        }
+    }
+}
