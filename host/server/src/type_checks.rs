@@ -3,7 +3,7 @@
 
 use std::{error::Error, fmt};
 
-use glovebox::{CancelToken, Diagnostic, Language, Tool};
+use glovebox::{CancelToken, Diagnostic, Language, SessionVariable, Tool};
 
 use crate::error_codes::{Code, INVALID, TOO_LARGE, TYPE_ERRORS, UNAVAILABLE, UNSUPPORTED};
 
@@ -40,8 +40,9 @@ pub struct TypedScript<'a> {
     pub version: Option<&'a str>,
     /// All tools that the script can call, or `None` if they are unknown.
     pub tools: Option<&'a [Tool]>,
-    /// `true` if the script runs in a session, whose global variables are unknown. They can have any type.
-    pub is_in_session: bool,
+    /// The global variables of the session in which the script runs: none outside a session, or `None` if they are
+    /// unknown. The script can then use any name.
+    pub variables: Option<&'a [SessionVariable]>,
 }
 
 /// The reason why a script was not run after a type check.

@@ -52,6 +52,7 @@ mod server;
 mod session_files;
 mod session_model;
 mod session_threads;
+mod session_variables;
 mod sessions;
 mod shared_workspace;
 mod soak;

@@ -4,15 +4,24 @@ use std::io::Write;
 
 use anyhow::Context;
 use clap::Args;
+#[cfg(feature = "full")]
+use glovebox::{CancelToken, Language, SessionVariable, Tool};
 use glovebox::{Diagnostic, Policy, escaped, escaped_text};
 #[cfg(feature = "full")]
-use glovebox::{Language, Tool};
-#[cfg(feature = "full")]
 use glovebox_server::TypedScript;
+#[cfg(feature = "full")]
+use glovebox_sessions::SessionId;
 use serde::Serialize;
 
 #[cfg(feature = "full")]
 use super::tools::DefinedToolsArgs;
+#[cfg(feature = "full")]
+use crate::{
+    args::StoreArgs,
+    stored::{SessionDir, runtime_of},
+    terminal::HintedError,
+    typecheck::TypeChecker,
+};
 use crate::{
     args::{GlobalArgs, RuntimeArgs, SourceArgs},
     engine::{Host, Pooling},
@@ -20,8 +29,6 @@ use crate::{
     source::Source,
     terminal::{BAD, HEAD, out_json},
 };
-#[cfg(feature = "full")]
-use crate::{terminal::HintedError, typecheck::TypeChecker};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -29,11 +36,12 @@ Examples:
   glovebox validate --json -e 'print(1'
   git diff --name-only | grep -E '\\.(py|js)$' | xargs glovebox validate
   glovebox validate --types --tools-from mcp.json script.py
+  glovebox validate --types --session trip -e 'cities.push(\"Rome\")'
 
 With --types, Python scripts without syntax errors are also checked against the schemas of the tools and the \
 types of the standard library: unknown tools, missing and wrong arguments, missing attributes, forgotten \
-`await`. Packages have no types. Without a flag that names a tool, `tools` accepts everything. The first check \
-downloads the type checker.
+`await`. Packages have no types. Without a flag that names a tool, `tools` accepts everything. With --session, scripts \
+can use the variables of a stored session, which does not change. The first check downloads the type checker.
 
 Diagnostics go to standard error as FILE:LINE:COLUMN: MESSAGE. The exit code is 0 if all sources are valid, and \
 1 if a parser or the type checker reported a problem. With --json, one line per source goes to standard output:
@@ -68,10 +76,57 @@ struct TypesArgs {
 
     #[command(flatten)]
     tools: DefinedToolsArgs,
+
+    /// Stored session in which the scripts will run; their types are checked against its variables
+    #[arg(long, value_name = "ID", help_heading = "Sessions")]
+    session: Option<SessionId>,
+
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// The session in which checked scripts will run.
+#[cfg(feature = "full")]
+struct ScriptSession {
+    runtime: RuntimeArgs,
+    /// `None` if the variables are unknown.
+    variables: Option<Vec<SessionVariable>>,
 }
 
 #[cfg(feature = "full")]
 impl TypesArgs {
+    /// Rejects flags that have no effect without `--types` or `--session`.
+    fn check(&self) -> Result<(), HintedError> {
+        if self.session.is_some() && !self.types {
+            return Err(HintedError::new("a session has no effect on a check of the syntax", "add --types"));
+        }
+        self.store.check(self.session.as_ref())
+    }
+
+    /// Reads the variables of the session. Waits while another process uses the session, unless a flag prevents that.
+    fn script_session(
+        &self,
+        host: &Host,
+        runtime: &RuntimeArgs,
+        policy: &Policy,
+        cancel: &CancelToken,
+    ) -> anyhow::Result<Option<ScriptSession>> {
+        let Some(id) = &self.session else { return Ok(None) };
+        let session_dir = SessionDir::open(&self.store, cancel)?;
+        let record = session_dir.existing(id)?;
+        if record.language != Language::Python {
+            return Err(HintedError::new(
+                format!("`--types` checks only Python, and session `{id}` runs {}", record.language),
+                "check the script without --types and --session",
+            )
+            .into());
+        }
+        let runtime = runtime_of(&record, runtime)?;
+        let session = session_dir.activate(host.sandbox(&runtime, Some(record.language), policy)?, id)?;
+        let variables = session.in_use()?.unchanged().variables();
+        Ok(Some(ScriptSession { runtime, variables }))
+    }
+
     /// Returns the tools to check calls against, or `None` without `--types`.
     fn tools(&self, policy: &Policy) -> anyhow::Result<Option<Vec<Tool>>> {
         match self.types {
@@ -106,6 +161,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i3
     let policy = Policy::default();
     let sources = Source::read_all(&args.source, &args.runtime, policy.limits.source_bytes)?;
     #[cfg(feature = "full")]
+    args.types.check()?;
+    #[cfg(feature = "full")]
     let tools = args.types.tools(&policy)?;
     #[cfg(feature = "full")]
     if tools.is_some() {
@@ -116,13 +173,24 @@ pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i3
     let cancel = interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
     #[cfg(feature = "full")]
+    let session = args.types.script_session(&host, &args.runtime, &policy, &cancel)?;
+    #[cfg(feature = "full")]
+    let variables: Option<&[SessionVariable]> = match &session {
+        Some(session) => session.variables.as_deref(),
+        None => Some(&[]),
+    };
+    #[cfg(feature = "full")]
     let checker = tools.is_some().then(|| TypeChecker::open(&host)).transpose()?;
     // Without a flag that names a tool, the tools are unknown.
     #[cfg(feature = "full")]
     let tools = tools.as_deref().filter(|tools| !tools.is_empty());
+    #[cfg(feature = "full")]
+    let runtime = session.as_ref().map_or(&args.runtime, |session| &session.runtime);
+    #[cfg(not(feature = "full"))]
+    let runtime = &args.runtime;
     let mut all_valid = true;
     for source in &sources {
-        let sandbox = host.sandbox(&args.runtime, source.language, &policy)?;
+        let sandbox = host.sandbox(runtime, source.language, &policy)?;
         let request = source.request().cancel(&cancel);
         let failed = || format!("cannot validate `{}`", escaped(&source.label));
         let diagnostics = interrupt::run_guest(|| sandbox.validate_request(request)).with_context(failed)?;
@@ -131,7 +199,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i3
             Some(checker) if diagnostics.is_empty() => {
                 require_python(source, Some(sandbox.language()))?;
                 let (source, version) = (source.text(), sandbox.version());
-                let script = TypedScript { source, version, tools, is_in_session: false };
+                let script = TypedScript { source, version, tools, variables };
                 checker.find_errors(&script, &cancel).with_context(failed)?
             }
             _ => diagnostics,

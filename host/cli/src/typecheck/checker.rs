@@ -80,16 +80,16 @@ const DEFAULT_VERSION: &str = "3.15";
 /// The rule about names without a definition.
 const UNKNOWN_NAMES: &str = "unresolved-reference";
 
-/// Returns the checker's configuration for an interpreter of this version, such as `3.15.0`. In a session, unknown names
-/// are allowed: they can be global variables of earlier scripts. The checker gives them the type `Unknown`.
-pub(super) fn configuration(version: Option<&str>, is_in_session: bool) -> String {
+/// Returns the checker's configuration for an interpreter of this version, such as `3.15.0`. If unknown names are allowed,
+/// the checker gives them the type `Unknown`: they can be variables of a session.
+pub(super) fn configuration(version: Option<&str>, allows_unknown_names: bool) -> String {
     let version = version.and_then(minor_version).unwrap_or_else(|| DEFAULT_VERSION.to_owned());
     let mut text = format!(
         "[environment]\npython-version = \"{version}\"\npython-platform = \"wasi\"\n\n\
          [src]\nrespect-ignore-files = false\n\n\
          [rules]\nall = \"ignore\"\n"
     );
-    for rule in rules().filter(|rule| !(is_in_session && *rule == UNKNOWN_NAMES)) {
+    for rule in rules().filter(|rule| !(allows_unknown_names && *rule == UNKNOWN_NAMES)) {
         let _ = writeln!(text, "{rule} = \"error\"");
     }
     text
@@ -135,13 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn only_sessions_allow_unknown_names() {
-        for is_in_session in [false, true] {
-            let table: toml::Table = toml::from_str(&configuration(None, is_in_session)).unwrap();
+    fn unknown_names_are_allowed_on_request() {
+        for is_allowed in [false, true] {
+            let table: toml::Table = toml::from_str(&configuration(None, is_allowed)).unwrap();
             let rules = table["rules"].as_table().unwrap();
-            assert_eq!(rules.contains_key(UNKNOWN_NAMES), !is_in_session);
+            assert_eq!(rules.contains_key(UNKNOWN_NAMES), !is_allowed);
             // Includes the entry `all`.
-            assert_eq!(rules.len(), super::rules().count() + usize::from(!is_in_session));
+            assert_eq!(rules.len(), super::rules().count() + usize::from(!is_allowed));
         }
     }
 }

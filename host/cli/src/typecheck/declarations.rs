@@ -1,31 +1,45 @@
 //! Declares the globals of scripts that the checker does not know.
 
+use std::collections::BTreeSet;
+
 use anyhow::Context as _;
-use glovebox::{Language, Tool, tool_stubs};
+use glovebox::{Language, tool_stubs};
+use glovebox_server::TypedScript;
+
+use super::variables;
+
+/// Begins the declarations of a script whose tools are unknown.
+const NO_TOOLS: &str = "from typing import Any\n\n";
 
 /// Declares `tools` for scripts whose tools are unknown.
-const UNKNOWN_TOOLS: &str = "from typing import Any\n\ntools: Any\n";
+const UNKNOWN_TOOLS: &str = "tools: Any\n";
 
-/// Declares the other globals. Some of them exist only in certain executions: `context` if the request has a value for
-/// it, `_` in sessions, and `_state` with `auto_persist_globals`.
-const GLOBALS: &str = "
-def chunk_text(text: str, size: int, overlap: int = 0) -> list[str]: ...
-def search_context(pattern: Any, window: int = 100) -> list[dict[str, Any]]: ...
-def display(*values: Any, **options: Any) -> None: ...
+/// The names and declarations of the other globals. Some of them exist only in certain executions: `context` if the
+/// request has a value for it, `_` in sessions, and `_state` with `auto_persist_globals`.
+const GLOBALS: [(&str, &str); 8] = [
+    ("chunk_text", "def chunk_text(text: str, size: int, overlap: int = 0) -> list[str]: ...\n"),
+    ("search_context", "def search_context(pattern: Any, window: int = 100) -> list[dict[str, Any]]: ...\n"),
+    ("display", "def display(*values: Any, **options: Any) -> None: ...\n"),
+    ("llm_query", "llm_query: Any\n"),
+    ("rlm_query", "rlm_query: Any\n"),
+    ("context", "context: Any\n"),
+    ("_", "_: Any\n"),
+    ("_state", "_state: dict[str, Any]\n"),
+];
 
-llm_query: Any
-rlm_query: Any
-context: Any
-_: Any
-_state: dict[str, Any]
-";
-
-/// Returns the source text of the declarations. The checker adds its names to the builtin ones. Without `tools`, the
-/// global `tools` has type `Any`.
-pub(super) fn source(tools: Option<&[Tool]>) -> anyhow::Result<String> {
-    let tools = match tools {
-        None => UNKNOWN_TOOLS.to_owned(),
+/// Returns the source text of the declarations. The checker adds its names to the builtin ones. If the tools are
+/// unknown, the global `tools` has type `Any`. A variable of the session replaces a global of the same name.
+pub(super) fn source(script: &TypedScript<'_>) -> anyhow::Result<String> {
+    let variables = script.variables.unwrap_or_default();
+    let names: BTreeSet<&str> = variables.iter().map(|variable| variable.name.as_str()).collect();
+    let mut text = match script.tools {
+        _ if names.contains("tools") => NO_TOOLS.to_owned(),
+        None => [NO_TOOLS, UNKNOWN_TOOLS].concat(),
         Some(tools) => tool_stubs(tools, Language::Python).context("cannot declare the tools")?,
     };
-    Ok(tools + GLOBALS)
+    for (_, declaration) in GLOBALS.iter().filter(|(name, _)| !names.contains(name)) {
+        text.push_str(declaration);
+    }
+    text.push_str(&variables::declarations(variables, script.source));
+    Ok(text)
 }

@@ -8,11 +8,13 @@
 //! |---|---|
 //! | `checker` | the pinned program, its configuration and its rules |
 //! | `declarations` | the globals of scripts |
+//! | `variables` | the global variables of a session |
 //! | `findings` | reading the program's output |
 
 mod checker;
 mod declarations;
 mod findings;
+mod variables;
 
 use std::{
     error::Error,
@@ -104,7 +106,7 @@ impl TypeChecker {
         script: &TypedScript<'_>,
         cancel: &CancelToken,
     ) -> anyhow::Result<Vec<Diagnostic>> {
-        let declarations = declarations::source(script.tools)?;
+        let declarations = declarations::source(script)?;
         let dir = write(script, &declarations).context("cannot write the files for the type checker")?;
         let mut command = Command::new(own_program());
         // The checker reads environment variables, which could change its configuration.
@@ -143,7 +145,7 @@ impl CheckTypes for TypeChecker {
 /// Writes the checker's files to a new directory that only this user can read.
 fn write(script: &TypedScript<'_>, declarations: &str) -> io::Result<tempfile::TempDir> {
     let dir = tempfile::Builder::new().prefix("glovebox-types-").tempdir()?;
-    fs::write(dir.path().join(CONFIGURATION), checker::configuration(script.version, script.is_in_session))?;
+    fs::write(dir.path().join(CONFIGURATION), checker::configuration(script.version, script.variables.is_none()))?;
     fs::write(dir.path().join(DECLARATIONS), declarations)?;
     fs::write(dir.path().join(SCRIPT), script.source)?;
     Ok(dir)

@@ -150,14 +150,88 @@ fn server_runs_only_code_without_type_errors() {
         (None, "print(tools.echo(a=1))", None, "{'a': 1}\n"),
         (None, "print(1)\ntools.ecco(a=1)", Some(2), ""),
         (None, "print(rows)", Some(1), ""),
-        // In a session, a name can be a variable of an earlier script.
+        // In a session, the variables of earlier scripts are known.
+        (Some("s"), "print(rows)", Some(1), ""),
         (Some("s"), "rows = [1]", None, ""),
         (Some("s"), "rows.append(2)\nprint(rows)", None, "[1, 2]\n"),
         (Some("s"), "rows.append(3)\ntools.ecco(rows)", Some(2), ""),
+        (Some("s"), "rows.append(3)\nrows.push(rows)", Some(2), ""),
         (Some("s"), "print(rows)", None, "[1, 2]\n"),
     ] {
         let answer = run(session, code);
         let found = answer["type_errors"][0]["line"].as_u64();
         assert_eq!((found, &answer["stdout"]), (line, &json!(stdout)), "{code}: {answer}");
     }
+}
+
+/// The scripts that fill the session of [`scripts_are_checked_against_the_variables_of_a_session`].
+const SESSION: &str = r#"
+import datetime as dt, json, math
+import xml.etree.ElementTree as tree, urllib.request
+import numpy as np
+from collections import Counter
+from datetime import date
+from math import sqrt as root
+from typing import Literal
+rows, names, total, text, day, counts = [{"a": 1}], {"Ada"}, 5, "abc", date(2026, 1, 2), Counter("abc")
+cache, list = None, [1]
+class Account:
+    def __init__(self, owner): self.owner = owner
+account = Account("Ada")
+async def load(url, timeout=5, *, retries=1): return {"url": url}
+def mean(values): return sum(values) / len(values)
+half = lambda value: value / 2
+"#;
+
+#[test]
+#[ignore = "downloads the type checker; `.ci/full` runs it"]
+fn scripts_are_checked_against_the_variables_of_a_session() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().to_str().unwrap();
+    let filled = output(&["run", "--store", store, "--session", "s", "-e", SESSION]);
+    assert!(filled.status.success(), "{}", text(&filled.stderr));
+    for (script, rule) in [
+        // Correct scripts.
+        ("rows.append({'a': 2})\nprint(rows[0]['a'] + total, names | {'Bo'}, text.upper(), day.year)", None),
+        ("print(json.dumps(rows), math.pi, dt.date.today(), tree.Element('a'), urllib.request.Request('x'))", None),
+        ("print(np.zeros(3).mean(), counts.most_common(1), Counter('a'), date.today(), root(4))", None),
+        ("print(account.owner, Account('Bo').owner, mean([1, 2]), half(3), mean(values=[1]))", None),
+        ("answer = await load('x', retries=2)\nprint(answer['url'])", None),
+        ("list.append(2)\nrows = None\nprint(rows)\ndel text", None),
+        ("def f(mode: Literal['a', 'b']): return mode\nprint(f('a'))", None),
+        ("def fill():\n    global cache, total\n    cache, total = {}, 'x'\nfill()\ncache['a'] = total.upper()", None),
+        ("for row in rows:\n    row['b'] = row.get('a')\nif cache is None:\n    cache = {}\ncache['a'] = 1", None),
+        // Scripts with a mistake in the last line.
+        ("total\nprint(ros)", Some("unresolved-reference")),
+        ("rows.push(1)", Some("missing-attribute")),
+        ("print(text + total)", Some("unsupported-operator")),
+        ("text.append('x')", Some("missing-attribute")),
+        ("print(day.to_iso())", Some("missing-attribute")),
+        ("for digit in total: pass", Some("not-iterable")),
+        ("list.push(2)", Some("missing-attribute")),
+        ("print(json.parse('{}'))", Some("missing-attribute")),
+        ("print(dt.now())", Some("missing-attribute")),
+        ("print(date.today().to_iso())", Some("missing-attribute")),
+        ("print(root('16'))", Some("invalid-argument-type")),
+        ("print(mean())", Some("missing-argument")),
+        ("print(mean([1], [2]))", Some("too-many-positional-arguments")),
+        ("print(half(number=2))", Some("missing-argument")),
+        ("await load('x', retry=2)", Some("unknown-argument")),
+        ("load('x')\nprint(1)", Some("unused-awaitable")),
+        ("answer = load('x')\nprint(answer['url'])", Some("not-subscriptable")),
+    ] {
+        let found = validate(&["--store", store, "--session", "s", "-e", script]);
+        let errors = text(&found.stderr);
+        match rule {
+            None => assert_eq!((found.status.code(), errors.as_str()), (Some(0), ""), "{script}"),
+            Some(rule) => {
+                assert_eq!(found.status.code(), Some(1), "{script}: {errors}");
+                assert!(errors.contains(&format!("[{rule}]")), "{script}: {errors}");
+            }
+        }
+    }
+    // The checks have not changed the session.
+    let listed = output(&["session", "--store", store, "list", "--json"]);
+    let sessions: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(sessions[0]["record"]["executions"], 1);
 }

@@ -38,7 +38,9 @@ impl Executor for FleetExecutor {
             SessionOperation::Import { .. } => NotInFleet::Import,
             SessionOperation::Export { .. } => NotInFleet::Export,
             SessionOperation::Hibernate { .. } => NotInFleet::Hibernate,
-            SessionOperation::GetVariable { .. } | SessionOperation::SetVariable { .. } => NotInFleet::Variables,
+            SessionOperation::GetVariable { .. }
+            | SessionOperation::SetVariable { .. }
+            | SessionOperation::Variables { .. } => NotInFleet::Variables,
             SessionOperation::Files { .. } | SessionOperation::ChangeFiles { .. } => NotInFleet::Files,
             SessionOperation::Checkpoint { .. }
             | SessionOperation::Checkpoints { .. }

@@ -68,6 +68,9 @@ pub(super) trait LiveSessions: Send + Sync + 'static {
                 let set = |session: &Session| Ok(session.set_variable_text(&name, &json)?);
                 SessionAnswer::Set(self.change(&target, set)?).into()
             }
+            SessionOperation::Variables { id } => {
+                SessionAnswer::Variables(self.inspect(&id, |session| Ok(session.variables()))?).into()
+            }
             SessionOperation::Files { id, operation } => {
                 let (answer, bytes) = self.inspect(&id, |session| read_files(&session.files(), operation, room))?;
                 SessionReply { bytes, ..SessionAnswer::Files(answer).into() }

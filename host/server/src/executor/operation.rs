@@ -2,6 +2,7 @@
 
 use glovebox::{
     CheckpointId, CheckpointInfo, FileEntry, FilePage, GuestValue, IfExists, JsonText, Language, ListLimits,
+    SessionVariable,
 };
 use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize};
@@ -73,6 +74,10 @@ pub(crate) enum SessionOperation {
         name: String,
         json: JsonText,
     },
+    /// Describes the global variables, in a copy of the session.
+    Variables {
+        id: SessionId,
+    },
     Files {
         id: SessionId,
         operation: FileOperation,
@@ -102,6 +107,7 @@ impl SessionOperation {
             | Self::Checkpoints { id }
             | Self::Remove { id }
             | Self::GetVariable { id, .. }
+            | Self::Variables { id }
             | Self::Files { id, .. }
             | Self::Export { id } => Some(id),
         }
@@ -127,13 +133,18 @@ impl SessionOperation {
 
     /// Returns `true` if the operation can run guest code. Such operations count towards the tenant's execution rate.
     pub(crate) fn may_run_code(&self) -> bool {
-        matches!(self, Self::Close { .. } | Self::GetVariable { .. } | Self::SetVariable { .. })
+        matches!(
+            self,
+            Self::Close { .. } | Self::GetVariable { .. } | Self::SetVariable { .. } | Self::Variables { .. }
+        )
     }
 
     /// Returns the session and the operation for the audit log, or `None` if the operation is not recorded.
     pub(crate) fn action(&self) -> Option<(SessionId, AuditAction)> {
         let (id, action) = match self {
-            Self::List { .. } | Self::Describe { .. } | Self::Checkpoints { .. } => return None,
+            Self::List { .. } | Self::Describe { .. } | Self::Checkpoints { .. } | Self::Variables { .. } => {
+                return None;
+            }
             Self::Open { id, .. } => (id, AuditAction::new("open")),
             Self::Fork { target, fork, .. } => (&target.id, AuditAction::new("fork").of(fork.as_str())),
             Self::Import { id, .. } => (id, AuditAction::new("import")),
@@ -269,6 +280,8 @@ pub(crate) enum SessionAnswer {
     /// `true` if the session existed.
     Removed(bool),
     Variable(Option<GuestValue>),
+    /// `None` if the variables are unknown.
+    Variables(Option<Vec<SessionVariable>>),
     Set(ChangeResult<()>),
     Files(FileAnswer),
     ChangedFiles(ChangeResult<FileAnswer>),
@@ -329,6 +342,7 @@ take! {
     hibernated: Hibernated -> ChangeResult<bool>;
     removed: Removed -> bool;
     variable: Variable -> Option<GuestValue>;
+    variables: Variables -> Option<Vec<SessionVariable>>;
     set: Set -> ChangeResult<()>;
     changed_files: ChangedFiles -> ChangeResult<FileAnswer>;
 }

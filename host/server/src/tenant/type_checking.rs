@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use glovebox::{CancelToken, Diagnostic, Language, Tool, check_tools};
+use glovebox::{CancelToken, Diagnostic, Language, SessionVariable, Tool, check_tools};
 use glovebox_sessions::SessionId;
 use tracing::Instrument as _;
 
@@ -23,6 +23,8 @@ struct TypeCheck {
     tools: Vec<Tool>,
     /// The session in which the script will run.
     session: Option<SessionId>,
+    /// The session's variables, or `None` if they are unknown.
+    variables: Option<Vec<SessionVariable>>,
 }
 
 /// The problems of a script. Types are checked only if the syntax is correct, so one of the lists is empty.
@@ -40,7 +42,7 @@ impl TypeCheck {
             source: &self.source,
             version: Some(version),
             tools: Some(&self.tools),
-            is_in_session: self.session.is_some(),
+            variables: self.variables.as_deref(),
         };
         let found = self.checker.check(&script, cancel);
         if cancel.is_cancelled() {
@@ -114,7 +116,8 @@ impl Tenant {
             return Err(TypeCheckError::TooLong { bytes }.into());
         }
         let tools = self.inner.config.tools.iter().chain(&script.tools).cloned().collect();
-        Ok(TypeCheck { checker: Arc::clone(checker), source: script.source.clone(), tools, session })
+        let variables = Some(Vec::new());
+        Ok(TypeCheck { checker: Arc::clone(checker), source: script.source.clone(), tools, session, variables })
     }
 
     /// Checks a script in a separate task, which holds `held` until it ends. Dropping the future cancels the check.
@@ -139,7 +142,7 @@ impl Tenant {
         check: Option<TypeCheck>,
         cancel: &CancelToken,
     ) -> Result<Findings, ServiceError> {
-        let Some(check) = check else {
+        let Some(mut check) = check else {
             return Ok(Findings { syntax_errors: self.syntax_errors(fresh).await?, ..Findings::default() });
         };
         if let Some(id) = check.session.clone() {
@@ -156,6 +159,11 @@ impl Tenant {
         let syntax_errors = self.syntax_errors(fresh).await?;
         if !syntax_errors.is_empty() {
             return Ok(Findings { syntax_errors, ..Findings::default() });
+        }
+        if let Some(id) = check.session.clone() {
+            let mut reply = self.inner.executor.session(SessionOperation::Variables { id }.into()).await?;
+            self.keep(reply.rooms.drain(..));
+            check.variables = reply.variables()?;
         }
         let permit =
             unless_cancelled(Some(cancel), self.inner.service.admit_type_check(&self.inner.config.name)).await?;

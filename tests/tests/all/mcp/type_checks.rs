@@ -42,8 +42,10 @@ fn code_with_type_errors_does_not_run() {
     assert_eq!(answer["type_errors"], json!([{ "line": 2, "column": 1, "message": "x # wrong" }]));
     assert_eq!(text(&mcp.in_session(&session, "print(x)")), "1\n");
     // Tools that need an approval are also declared.
-    let pay = || vec!["pay".to_owned()];
-    assert_eq!(*checker.checked.lock().unwrap(), [(pay(), false), (pay(), true), (pay(), true)]);
+    let checked = |variables: &[&str]| {
+        (vec!["pay".to_owned()], Some(variables.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()))
+    };
+    assert_eq!(*checker.checked.lock().unwrap(), [checked(&[]), checked(&[]), checked(&["x"])]);
 }
 
 #[test]

@@ -20,8 +20,8 @@ use super::support::{LINES, Server, Setup, metric, until};
 /// and the check of a script with `# fail` fails.
 #[derive(Debug, Default)]
 pub(crate) struct MarkChecker {
-    /// The names of the tools and the place of each checked script.
-    pub(crate) checked: Mutex<Vec<(Vec<String>, bool)>>,
+    /// The names of the tools and of the session's variables for each checked script.
+    pub(crate) checked: Mutex<Vec<(Vec<String>, Option<Vec<String>>)>>,
     running: AtomicUsize,
     max_running: AtomicUsize,
 }
@@ -45,7 +45,8 @@ impl CheckTypes for MarkChecker {
     ) -> Result<Vec<Diagnostic>, Box<dyn Error + Send + Sync>> {
         assert!(script.version.unwrap().starts_with("3."), "{script:?}");
         let tools = script.tools.unwrap().iter().map(|tool| tool.name().to_owned()).collect();
-        self.checked.lock().unwrap().push((tools, script.is_in_session));
+        let variables = script.variables.map(|all| all.iter().map(|variable| variable.name.clone()).collect());
+        self.checked.lock().unwrap().push((tools, variables));
         if script.source.contains("# fail") {
             return Err("cannot write /secret".into());
         }
@@ -108,7 +109,7 @@ fn validation_reports_type_errors_only_on_request() {
     assert_eq!(validate(&body), wrong(1, "x # wrong"));
     let found = validate(&checked("x # wrong\n("));
     assert!(found[0]["message"].as_str().unwrap().starts_with("SyntaxError") && found[1].is_null(), "{found}");
-    assert_eq!(*checker.checked.lock().unwrap(), [(vec!["add".to_owned(), "ask".to_owned()], false)]);
+    assert_eq!(*checker.checked.lock().unwrap(), [(vec!["add".to_owned(), "ask".to_owned()], Some(Vec::new()))]);
     let many = "x # wrong\n".repeat(100);
     assert_eq!(validate(&checked(&many)).as_array().unwrap().len(), 20);
 }
@@ -128,8 +129,36 @@ fn scripts_in_sessions_and_with_tools_of_the_client_are_checked() {
     assert_eq!(server.get("/v1/sessions/s/variables/x").ok()["repr"], "1");
     assert_eq!(server.get("/v1/sessions/s").ok()["executions"], 1);
     assert_eq!(run("tools.ask()").status, 202);
-    let expected = (vec!["add".to_owned(), "ask".to_owned()], true);
-    assert_eq!(*checker.checked.lock().unwrap(), [expected.clone(), expected.clone(), expected]);
+    let expected = |variables: &[&str]| {
+        let variables: Vec<String> = variables.iter().map(|name| (*name).to_owned()).collect();
+        (vec!["add".to_owned(), "ask".to_owned()], Some(variables))
+    };
+    assert_eq!(*checker.checked.lock().unwrap(), [expected(&[]), expected(&["x"]), expected(&["x"])]);
+}
+
+#[test]
+fn checks_in_a_session_do_not_change_it() {
+    let checker = Arc::<MarkChecker>::default();
+    let server = server(&checker);
+    server.post("/v1/sessions", &json!({ "id": "s", "language": "python", "context": [1] })).ok();
+    let run = |source: &str, check_types: bool| {
+        server.post("/v1/sessions/s/execute", &json!({ "source": source, "check_types": check_types }))
+    };
+    run("import random\nrandom.seed(1)\nnumbers = [random.random()]", false).ok();
+    let before = server.get("/v1/sessions/s").ok();
+    assert_eq!(run("numbers.clear() # wrong", true).problem(), (422, "type-errors".into()));
+    let after = server.get("/v1/sessions/s").ok();
+    for key in ["executions", "generation"] {
+        assert_eq!(before[key], after[key], "{key}");
+    }
+    assert_eq!(run("print(len(numbers))", true).ok()["stdout"], "1\n");
+    // A session whose variables cannot be determined can use any name.
+    run("for number in range(2_000):\n    globals()[f'x{number}'] = number", false).ok();
+    assert_eq!(run("print(x7)", true).ok()["stdout"], "7\n");
+    let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    let known = names(&["context", "numbers", "random"]);
+    let checked: Vec<_> = checker.checked.lock().unwrap().iter().map(|(_, variables)| variables.clone()).collect();
+    assert_eq!(checked, [known.clone(), known, None]);
 }
 
 #[test]

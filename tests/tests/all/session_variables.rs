@@ -1,0 +1,141 @@
+//! Tests the descriptions of a session's global variables.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use glovebox::{Commit, FunctionSignature, KeywordParameter, Language, Policy, Sandbox, Session, Tool, VariableKind};
+use glovebox_tests::{engine, sandbox, short};
+use serde_json::json;
+
+/// Runs a script that must complete.
+fn run(session: &Session, source: &str) {
+    let execution = session.execute(source).unwrap();
+    assert_eq!(short(&execution.outcome), "completed", "{}", execution.stderr.text());
+}
+
+fn variables(session: &Session) -> Vec<(String, VariableKind)> {
+    session.variables().unwrap().into_iter().map(|variable| (variable.name, variable.kind)).collect()
+}
+
+fn names(session: &Session) -> Option<Vec<String>> {
+    Some(session.variables()?.into_iter().map(|variable| variable.name).collect())
+}
+
+fn instance(module: &str, class: &str) -> VariableKind {
+    VariableKind::Instance { module: module.to_owned(), class: class.to_owned() }
+}
+
+fn imported(module: &str, name: &str) -> VariableKind {
+    VariableKind::Imported { module: module.to_owned(), name: name.to_owned() }
+}
+
+#[test]
+fn values_have_descriptions() {
+    let session = sandbox(Language::Python, |_| {}).session().unwrap();
+    assert_eq!(session.variables(), Some(Vec::new()));
+    run(
+        &session,
+        "import datetime, xml.etree.ElementTree as tree\nfrom math import sqrt as root\nfrom typing import Literal\n\
+         class Own: pass\nday = datetime.date(2026, 1, 2)\nown = Own()\nrows = [1]\nnothing = None\nday_type = datetime.date\n\
+         async def load(a, b, /, c=1, *rest, d, e=2, **others): pass\ndef plain(): pass\n__private = 1",
+    );
+    let load = FunctionSignature {
+        positional: ["a", "b", "c"].map(str::to_owned).into(),
+        positional_only_count: 2,
+        default_count: 1,
+        keyword_only: [("d", true), ("e", false)]
+            .map(|(name, is_required)| KeywordParameter { name: name.to_owned(), is_required })
+            .into(),
+        rest: Some("rest".to_owned()),
+        keywords: Some("others".to_owned()),
+        is_async: true,
+    };
+    let module = |name: &str| VariableKind::Module { name: name.to_owned() };
+    let expected = [
+        ("Literal", imported("typing", "Literal")),
+        ("Own", instance("builtins", "type")),
+        ("__private", instance("builtins", "int")),
+        ("datetime", module("datetime")),
+        ("day", instance("datetime", "date")),
+        ("day_type", imported("datetime", "date")),
+        ("load", VariableKind::Function(load)),
+        ("nothing", instance("builtins", "NoneType")),
+        ("own", instance("__main__", "Own")),
+        ("plain", VariableKind::Function(FunctionSignature::default())),
+        ("root", imported("math", "sqrt")),
+        ("rows", instance("builtins", "list")),
+        ("tree", module("xml.etree.ElementTree")),
+    ];
+    assert_eq!(variables(&session), expected.map(|(name, kind)| (name.to_owned(), kind)));
+}
+
+#[test]
+fn description_runs_no_code_of_the_session() {
+    let session = sandbox(Language::Python, |_| {}).session().unwrap();
+    run(
+        &session,
+        "import json, os, sys\nclass Meta(type):\n    __module__ = property(lambda self: os._exit(1))\n    \
+         def __eq__(self, other): os._exit(2)\n    def __getattribute__(self, name): os._exit(3)\n\
+         class Hostile(metaclass=Meta):\n    __class__ = property(lambda self: os._exit(4))\n    \
+         def __getattribute__(self, name): os._exit(5)\n    def __repr__(self): os._exit(6)\n\
+         class Text(str):\n    def isidentifier(self): os._exit(7)\nhostile = Hostile()\ndef f(): pass\n\
+         f.__module__ = hostile\njson.__name__ = hostile\nglobals()[Text('text')] = 1\nglobals()['class'] = 1\n\
+         globals()['a b'] = 1\nlen = sorted = type = vars = globals = list = any = str = None",
+    );
+    let described = variables(&session);
+    let kind = |name: &str| &described.iter().find(|(described, _)| described == name).unwrap().1;
+    assert_eq!(*kind("hostile"), instance("__main__", "Hostile"));
+    assert_eq!((kind("Hostile"), kind("json")), (&VariableKind::Other, &VariableKind::Other));
+    assert_eq!((kind("len"), kind("any")), (&instance("builtins", "NoneType"), &instance("builtins", "NoneType")));
+    assert!(described.iter().all(|(name, _)| !["text", "class", "a b"].contains(&name.as_str())), "{described:?}");
+}
+
+#[test]
+fn session_and_host_do_not_change() {
+    let (host, calls) = (tempfile::tempdir().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&calls);
+    let tool = Tool::new("count", "Counts.").handler(move |_, _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Ok(json!(null))
+    });
+    let mut policy = Policy::default();
+    policy.workspace = Some(host.path().to_owned());
+    policy.commit = Commit::Always;
+    let session = Sandbox::builder(engine()).policy(policy).tool(tool).build().unwrap().session().unwrap();
+    // Statements such as `import sys` call the session's function.
+    run(
+        &session,
+        "import builtins, random\nexpected = random.Random(5).random()\nrandom.seed(5)\ncount = 0\n\
+         import_module = builtins.__import__\ndef hooked(*args, **options):\n    global count\n    count += 1\n    \
+         open('hooked', 'w').write('x')\n    tools.count()\n    return import_module(*args, **options)\n\
+         builtins.__import__ = hooked",
+    );
+    let before = session.info();
+    let _ = session.variables();
+    let after = session.info();
+    assert_eq!((after.executions, after.rollbacks, after.ended), (before.executions, before.rollbacks, None));
+    assert_eq!((calls.load(Ordering::SeqCst), host.path().join("hooked").exists()), (0, false));
+    let value = session.execute("(count, random.random() == expected)").unwrap().value.unwrap();
+    assert_eq!(value.repr, "(0, True)");
+}
+
+#[test]
+fn variables_that_cannot_be_determined_are_unknown() {
+    let session = sandbox(Language::JavaScript, |_| {}).session().unwrap();
+    session.execute("const x = 1").unwrap();
+    assert_eq!(session.variables(), None);
+
+    let session = sandbox(Language::Python, |_| {}).session().unwrap();
+    for (count, is_known) in [(1_999, true), (2_000, true), (2_001, false)] {
+        run(&session, &format!("globals().update({{f'x{{n}}': n for n in range({count})}})"));
+        assert_eq!(names(&session).map(|names| names.len()), is_known.then_some(count), "{count}");
+    }
+    run(&session, "for n in range(2_001): del globals()[f'x{n}']\ndel n");
+    assert_eq!(names(&session), Some(Vec::new()));
+    run(&session, &format!("globals()['{}'] = 1", "x".repeat(201)));
+    assert_eq!(session.variables(), None);
+    session.close().unwrap();
+    assert_eq!(session.variables(), None);
+}
