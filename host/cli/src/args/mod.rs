@@ -172,7 +172,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
 #[command(next_help_heading = "Sessions")]
 pub(crate) struct StoreArgs {
     /// Store of sessions: a directory, or `s3://BUCKET/PREFIX`, `gs://…`, `az://…`, `file:///DIR` [default:
-    /// GLOVEBOX_STORE for `run`, `resume`, `repl` and `session`; otherwise the command's directory in $XDG_STATE_HOME/glovebox]
+    /// GLOVEBOX_STORE for `run`, `resume`, `repl`, `session` and `validate`; otherwise the command's directory in
+    /// $XDG_STATE_HOME/glovebox]
     #[arg(long, global = true, value_name = "DIR|URL")]
     pub(crate) store: Option<PathBuf>,
 
