@@ -4,6 +4,8 @@
 //! and the script's arguments reach only the program's standard input. The program runs in its own process group, which
 //! is killed when the program has answered, when the call is cancelled, and when this process ends.
 
+#[cfg(feature = "full")]
+use std::process::{ChildStdin, ChildStdout};
 use std::{
     collections::BTreeSet,
     io::{self, Read, Write},
@@ -121,6 +123,16 @@ pub(crate) fn run_bounded(
     RunningProgram::start(command, name)?.finish(String::new(), deadline, max_bytes, cancel)
 }
 
+/// Starts a command and returns it with its input and output. Discards its standard error.
+#[cfg(feature = "full")]
+pub(crate) fn start_piped(command: &mut Command, name: &str) -> io::Result<(RunningProgram, ChildStdin, ChildStdout)> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut running = RunningProgram::start(command, name)?;
+    let stdin = running.child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let stdout = running.child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    Ok((running, stdin, stdout))
+}
+
 /// The process groups of running programs.
 struct Groups {
     running: BTreeSet<RawPid>,
@@ -144,7 +156,7 @@ pub(crate) fn kill_all() {
 }
 
 /// A running program. Dropping it kills its whole process group.
-struct RunningProgram {
+pub(crate) struct RunningProgram {
     child: Child,
     name: String,
     is_over: bool,

@@ -43,6 +43,8 @@ pub struct TypedScript<'a> {
     /// The global variables of the session in which the script runs: none outside a session, or `None` if they are
     /// unknown. The script can then use any name.
     pub variables: Option<&'a [SessionVariable]>,
+    /// The tenant's name. A checker that keeps state, such as a running process, must not share it between owners.
+    pub owner: &'a str,
 }
 
 /// The reason why a script was not run after a type check.

@@ -28,6 +28,9 @@ pub(crate) enum ServiceCommand {
     /// Check the types of the script in a directory; used by `--types`
     #[command(hide = true)]
     CheckTypes {
+        /// Check scripts that arrive on standard input in the Language Server Protocol
+        #[arg(long)]
+        serve: bool,
         /// Absolute path of the type checker
         program: PathBuf,
         /// Absolute path of the directory
@@ -65,6 +68,8 @@ pub(crate) fn run(global: &GlobalArgs, command: &ServiceCommand) -> anyhow::Resu
         ServiceCommand::CompileComponent => Ok(glovebox_component_runner::compile_stdin()),
         ServiceCommand::ParseComponent => Ok(run_component::parse_stdin()),
         ServiceCommand::ServeWorker => serve_worker::run(global),
-        ServiceCommand::CheckTypes { program, directory } => typecheck::execute_confined(program, directory),
+        ServiceCommand::CheckTypes { serve, program, directory } => {
+            typecheck::execute_confined(program, directory, *serve)
+        }
     }
 }

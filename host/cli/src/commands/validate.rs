@@ -181,6 +181,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i3
     };
     #[cfg(feature = "full")]
     let checker = tools.is_some().then(|| TypeChecker::open(&host)).transpose()?;
+    #[cfg(feature = "full")]
+    let checker = if sources.len() > 1 { checker.map(TypeChecker::stay_running) } else { checker };
     // Without a flag that names a tool, the tools are unknown.
     #[cfg(feature = "full")]
     let tools = tools.as_deref().filter(|tools| !tools.is_empty());
@@ -199,7 +201,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i3
             Some(checker) if diagnostics.is_empty() => {
                 require_python(source, Some(sandbox.language()))?;
                 let (source, version) = (source.text(), sandbox.version());
-                let script = TypedScript { source, version, tools, variables };
+                let script = TypedScript { source, version, tools, variables, owner: "" };
                 checker.find_errors(&script, &cancel).with_context(failed)?
             }
             _ => diagnostics,

@@ -1,11 +1,15 @@
 //! Reads the checker's output.
 
 use glovebox::Diagnostic;
+use serde_json::Value;
 
 use super::{SCRIPT, checker::rules};
 
 /// Maximum number of diagnostics of one script. Later ones are usually consequences of the first.
 const MAX_DIAGNOSTICS: usize = 100;
+
+/// The code of a diagnostic that reports a fault of the checker.
+const FAULT: &str = "panic";
 
 /// Maximum length of a message in characters.
 const MAX_MESSAGE_CHARS: usize = 500;
@@ -17,12 +21,39 @@ pub(super) fn parse(output: &str, tools: &[String]) -> Vec<Diagnostic> {
     output.lines().filter_map(|line| diagnostic(line, tools)).take(MAX_DIAGNOSTICS).collect()
 }
 
+/// Reads the diagnostics in the answer of a checker that stays running, like [`parse`]. Returns `None` if the answer is
+/// malformed or reports a fault of the checker.
+pub(super) fn from_server(answer: &Value, tools: &[String]) -> Option<Vec<Diagnostic>> {
+    let mut found = Vec::new();
+    for item in answer.get("items")?.as_array()? {
+        let rule = item.get("code")?.as_str()?;
+        if rule == FAULT {
+            return None;
+        }
+        let start = item.pointer("/range/start")?;
+        // The protocol counts from zero.
+        let position = |name: &str| u32::try_from(start.get(name)?.as_u64()?).ok()?.checked_add(1);
+        // Further lines contain advice.
+        let message = item.get("message")?.as_str()?.lines().next()?;
+        found.extend(finding(position("line")?, position("character")?, rule, message, tools));
+        if found.len() == MAX_DIAGNOSTICS {
+            break;
+        }
+    }
+    Some(found)
+}
+
 fn diagnostic(line: &str, tools: &[String]) -> Option<Diagnostic> {
     let (_, rest) = line.split_once(SCRIPT)?;
     let (place, rest) = rest.strip_prefix(':')?.split_once(": error[")?;
     let (line, column) = place.split_once(':')?;
     let (line, column) = (line.parse().ok()?, column.parse().ok()?);
     let (rule, message) = rest.split_once("] ")?;
+    finding(line, column, rule, message, tools)
+}
+
+/// Returns a diagnostic for the violation of a rule, if it is reported.
+fn finding(line: u32, column: u32, rule: &str, message: &str, tools: &[String]) -> Option<Diagnostic> {
     if !rules().any(|known| known == rule) || can_be_valid(message) {
         return None;
     }
@@ -102,6 +133,8 @@ fn with_numbers(types: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn parsed(lines: &[&str]) -> Vec<(u32, u32, String)> {
@@ -149,6 +182,40 @@ mod tests {
         let found = parse(&vec![line; 200].join("\n"), &[]);
         assert_eq!(found.len(), MAX_DIAGNOSTICS);
         assert_eq!(found[0].message, format!("{}… [missing-argument]", "é".repeat(MAX_MESSAGE_CHARS)));
+    }
+
+    #[test]
+    fn answers_of_a_server_are_parsed() {
+        let item = |line: u64, column: u64, code: &str, message: &str| {
+            json!({
+                "code": code, "message": message, "severity": 1,
+                "range": { "start": { "line": line, "character": column }, "end": { "line": line, "character": 99 } },
+            })
+        };
+        let tools = ["add".to_owned()];
+        let parsed = |items: &[Value]| from_server(&json!({ "kind": "full", "items": items }), &tools);
+        let (code, message) = ("missing-argument", "No argument for `a` of bound method `_add.aio`");
+        let found = parsed(&[
+            item(0, 4, code, &format!("{message}\n\ninfo: Advice")),
+            item(1, 0, "invalid-syntax", "`await` outside of an asynchronous function"),
+            item(2, 0, code, "Object of type `int | None` may not be callable"),
+        ]);
+        let expected = Diagnostic {
+            line: 1,
+            column: 5,
+            message: "No argument for `a` of `tools.add.aio` [missing-argument]".to_owned(),
+        };
+        assert_eq!(found, Some(vec![expected]));
+        assert_eq!(parsed(&[]), Some(Vec::new()));
+        assert_eq!(parsed(&vec![item(0, 0, code, "x"); 200]).map(|found| found.len()), Some(MAX_DIAGNOSTICS));
+        // A fault, or a malformed answer.
+        let line = u64::from(u32::MAX);
+        for faulty in [item(0, 0, "panic", "x"), item(line, 0, code, "x"), item(0, 0, code, ""), json!({}), json!(1)] {
+            assert_eq!(parsed(&[faulty.clone()]), None, "{faulty}");
+        }
+        for answer in [json!(null), json!({ "kind": "unchanged" }), json!({ "items": {} })] {
+            assert_eq!(from_server(&answer, &tools), None, "{answer}");
+        }
     }
 
     #[test]

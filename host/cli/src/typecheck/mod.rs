@@ -2,7 +2,8 @@
 //!
 //! A check writes the script, declarations of its globals and a configuration to a private temporary directory, and
 //! runs `ty` on it. The child process limits its memory and files before it executes `ty`. On Linux, it also gives up
-//! the network, other files, and starting programs. `ty` executes no code of the script.
+//! the network, other files, and starting programs. `ty` executes no code of the script. Servers, and commands with
+//! several scripts, keep such processes running.
 //!
 //! | file | content |
 //! |---|---|
@@ -10,11 +11,13 @@
 //! | `declarations` | the globals of scripts |
 //! | `variables` | the global variables of a session |
 //! | `findings` | reading the program's output |
+//! | `warm` | processes that check many scripts |
 
 mod checker;
 mod declarations;
 mod findings;
 mod variables;
+mod warm;
 
 use std::{
     error::Error,
@@ -31,6 +34,7 @@ use clap::Args;
 use glovebox::{CancelToken, Diagnostic};
 use glovebox_server::{CheckTypes, ConfinedAccess, TypedScript, confine_program};
 
+use self::warm::{ServerKey, WarmCheckError, WarmPool};
 use crate::{
     engine::Host,
     own_program,
@@ -40,6 +44,9 @@ use crate::{
 
 /// The hidden subcommand that confines itself and executes the checker.
 const SUBCOMMAND: &str = "check-types";
+
+/// The flag of the subcommand for a process that checks many scripts.
+const SERVE_FLAG: &str = "--serve";
 
 /// The names of the files in the temporary directory. The script is the `__main__` module, so that no import finds it
 /// by another name.
@@ -79,13 +86,17 @@ impl TypeCheckArgs {
         if !self.types {
             return Ok(None);
         }
-        Ok(Some(Arc::new(TypeChecker::open(host)?)))
+        Ok(Some(Arc::new(TypeChecker::open(host)?.stay_running())))
     }
 }
 
-/// The path of the downloaded type checker.
+/// The downloaded type checker.
 #[derive(Debug)]
-pub(crate) struct TypeChecker(PathBuf);
+pub(crate) struct TypeChecker {
+    program: PathBuf,
+    /// Processes that stay running, or `None` to start one for each check.
+    pool: Option<WarmPool>,
+}
 
 impl TypeChecker {
     /// Downloads the checker if it is not cached.
@@ -97,7 +108,13 @@ impl TypeChecker {
             )
         })?;
         let program = program.fetch(host.engine.cache_dir(), &*host.steps).context("cannot fetch the type checker")?;
-        Ok(Self(absolute(&program)?))
+        Ok(Self { program: absolute(&program)?, pool: None })
+    }
+
+    /// Keeps processes running between checks.
+    pub(crate) fn stay_running(mut self) -> Self {
+        self.pool = WarmPool::new(&self.program);
+        self
     }
 
     /// Returns the type errors of a script that has no syntax errors.
@@ -107,10 +124,27 @@ impl TypeChecker {
         cancel: &CancelToken,
     ) -> anyhow::Result<Vec<Diagnostic>> {
         let declarations = declarations::source(script)?;
-        let dir = write(script, &declarations).context("cannot write the files for the type checker")?;
+        let configuration = checker::configuration(script.version, script.variables.is_none());
+        let tools: Vec<String> = script.tools.unwrap_or_default().iter().map(|tool| tool.name().to_owned()).collect();
+        if let Some(pool) = &self.pool {
+            let key = ServerKey { owner: script.owner.to_owned(), configuration: configuration.clone() };
+            match pool.check(key, &declarations, script.source, TIMEOUT, cancel) {
+                Ok(answer) => {
+                    if let Some(found) = findings::from_server(&answer, &tools) {
+                        return Ok(found);
+                    }
+                }
+                Err(WarmCheckError::TimedOut) => return Err(timed_out().into()),
+                Err(WarmCheckError::Cancelled) => anyhow::bail!("interrupted"),
+                Err(WarmCheckError::Unavailable) => {}
+            }
+            // The check is repeated below, which finds the reason if it fails again.
+        }
+        let dir = write(&configuration, &declarations, script.source)
+            .context("cannot write the files for the type checker")?;
         let mut command = Command::new(own_program());
         // The checker reads environment variables, which could change its configuration.
-        command.env_clear().arg(SUBCOMMAND).arg(&self.0).arg(absolute(dir.path())?);
+        command.env_clear().arg(SUBCOMMAND).arg(&self.program).arg(absolute(dir.path())?);
         let (end, output) = run_bounded(&mut command, checker::NAME, TIMEOUT, MAX_OUTPUT_BYTES, cancel)
             .context("cannot run the type checker")?;
         match end {
@@ -121,13 +155,9 @@ impl TypeChecker {
                 let error = HintedError::new(message, HINT);
                 return Err(if reason.is_empty() { error } else { error.caused_by(reason) }.into());
             }
-            ProgramEnd::TimedOut => {
-                let message = format!("the type checker took longer than {} s", TIMEOUT.as_secs());
-                return Err(HintedError::new(message, HINT).into());
-            }
+            ProgramEnd::TimedOut => return Err(timed_out().into()),
             ProgramEnd::Cancelled => anyhow::bail!("interrupted"),
         }
-        let tools: Vec<String> = script.tools.unwrap_or_default().iter().map(|tool| tool.name().to_owned()).collect();
         Ok(findings::parse(&String::from_utf8_lossy(&output), &tools))
     }
 }
@@ -142,12 +172,16 @@ impl CheckTypes for TypeChecker {
     }
 }
 
+fn timed_out() -> HintedError {
+    HintedError::new(format!("the type checker took longer than {} s", TIMEOUT.as_secs()), HINT)
+}
+
 /// Writes the checker's files to a new directory that only this user can read.
-fn write(script: &TypedScript<'_>, declarations: &str) -> io::Result<tempfile::TempDir> {
+fn write(configuration: &str, declarations: &str, source: &str) -> io::Result<tempfile::TempDir> {
     let dir = tempfile::Builder::new().prefix("glovebox-types-").tempdir()?;
-    fs::write(dir.path().join(CONFIGURATION), checker::configuration(script.version, script.variables.is_none()))?;
+    fs::write(dir.path().join(CONFIGURATION), configuration)?;
     fs::write(dir.path().join(DECLARATIONS), declarations)?;
-    fs::write(dir.path().join(SCRIPT), script.source)?;
+    fs::write(dir.path().join(SCRIPT), source)?;
     Ok(dir)
 }
 
@@ -155,9 +189,9 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
     std::path::absolute(path)
 }
 
-/// Confines this process and executes the checker on a directory that [`TypeChecker`] has written. Both paths must be
-/// absolute. Returns only if this fails.
-pub(crate) fn execute_confined(program: &Path, dir: &Path) -> anyhow::Result<i32> {
+/// Confines this process and executes the checker on a directory that [`TypeChecker`] has written, for one check or with
+/// `serves` for many. Both paths must be absolute. Returns only if this fails.
+pub(crate) fn execute_confined(program: &Path, dir: &Path, serves: bool) -> anyhow::Result<i32> {
     let access = ConfinedAccess {
         read: vec![dir.to_owned()],
         write: Vec::new(),
@@ -165,17 +199,20 @@ pub(crate) fn execute_confined(program: &Path, dir: &Path) -> anyhow::Result<i32
         open_files: OPEN_FILES,
     };
     confine_program(&access, program).context("cannot limit the type checker")?;
-    let error = Command::new(program)
-        .arg("check")
-        .arg("--project")
-        .arg(dir)
-        .arg("--config-file")
-        .arg(dir.join(CONFIGURATION))
-        .args(["--output-format", "concise", "--no-progress"])
-        .arg(dir.join(SCRIPT))
-        .env_clear()
-        // A script is too short for more threads, each of which costs memory.
-        .env("TY_MAX_PARALLELISM", "1")
-        .exec();
+    let mut command = Command::new(program);
+    if serves {
+        command.arg("server");
+    } else {
+        command
+            .arg("check")
+            .arg("--project")
+            .arg(dir)
+            .arg("--config-file")
+            .arg(dir.join(CONFIGURATION))
+            .args(["--output-format", "concise", "--no-progress"])
+            .arg(dir.join(SCRIPT));
+    }
+    // A script is too short for more threads, each of which costs memory.
+    let error = command.env_clear().env("TY_MAX_PARALLELISM", "1").exec();
     Err(error).context("cannot execute the type checker")
 }

@@ -93,6 +93,27 @@ fn seeded_mistakes_are_found() {
 
 #[test]
 #[ignore = "downloads the type checker; `.ci/full` runs it"]
+fn checks_by_one_process_do_not_affect_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let scripts: Vec<SeededScript> = [
+        ("secret: int = 1\nclass tools: pass", 0),
+        ("print(secret)", 1),
+        ("tools.weathr('Oslo')\né = '😀'; tools.weather()", 2),
+        ("tools.weather('Oslo')", 0),
+    ]
+    .map(|(source, count)| SeededScript { kind: count.to_string(), source: source.to_owned() })
+    .into();
+    let found = diagnostics(dir.path(), &scripts);
+    for (script, found) in scripts.iter().zip(&found) {
+        assert_eq!(found.len().to_string(), script.kind, "{}: {found:?}", script.source);
+    }
+    // Columns count characters.
+    let columns = found.iter().flatten().map(|diagnostic| diagnostic["column"].as_u64().unwrap());
+    assert_eq!(columns.collect::<Vec<_>>(), [7, 1, 10]);
+}
+
+#[test]
+#[ignore = "downloads the type checker; `.ci/full` runs it"]
 fn type_errors_are_printed_like_syntax_errors() {
     let script = "é = '😀'; tools.weathr('Oslo')\nawait tools.weather.aio()\nimport numpy\nnumpy.missing\n";
     let found = validate(&["--definitions", TOOLS, "-e", script]);

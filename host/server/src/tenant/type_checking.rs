@@ -25,6 +25,8 @@ struct TypeCheck {
     session: Option<SessionId>,
     /// The session's variables, or `None` if they are unknown.
     variables: Option<Vec<SessionVariable>>,
+    /// The tenant's name.
+    owner: String,
 }
 
 /// The problems of a script. Types are checked only if the syntax is correct, so one of the lists is empty.
@@ -43,6 +45,7 @@ impl TypeCheck {
             version: Some(version),
             tools: Some(&self.tools),
             variables: self.variables.as_deref(),
+            owner: &self.owner,
         };
         let found = self.checker.check(&script, cancel);
         if cancel.is_cancelled() {
@@ -116,8 +119,14 @@ impl Tenant {
             return Err(TypeCheckError::TooLong { bytes }.into());
         }
         let tools = self.inner.config.tools.iter().chain(&script.tools).cloned().collect();
-        let variables = Some(Vec::new());
-        Ok(TypeCheck { checker: Arc::clone(checker), source: script.source.clone(), tools, session, variables })
+        Ok(TypeCheck {
+            checker: Arc::clone(checker),
+            source: script.source.clone(),
+            tools,
+            session,
+            variables: Some(Vec::new()),
+            owner: self.inner.config.name.clone(),
+        })
     }
 
     /// Checks a script in a separate task, which holds `held` until it ends. Dropping the future cancels the check.
