@@ -160,6 +160,8 @@ export interface BackendSession {
   readonly id: string;
   readonly ended: string | undefined;
   execute(input: Input, hooks: ExecutionHooks): Promise<BackendExecution>;
+  /** Validates a script for the session. Not present if the backend does not support this. */
+  validate?(input: Input, types: boolean): Promise<Diagnostic[]>;
   getVariable(name: string): Promise<ShownValue | undefined>;
   setVariable(name: string, json: string): Promise<void>;
   listFiles(pattern: string): Promise<Entry[]>;

@@ -1,7 +1,15 @@
 import { runWithHooks } from './hooks.ts';
-import type { BackendSession } from './backend.ts';
+import type { BackendSession, Diagnostic } from './backend.ts';
 import * as check from './check.ts';
-import { type ExecuteOptions, type ResumeOptions, type SessionOptions, inputOf, sessionOptions } from './options.ts';
+import { UnsupportedError } from './errors.ts';
+import {
+  type ExecuteOptions,
+  type ResumeOptions,
+  type SessionOptions,
+  type ValidateOptions,
+  inputOf,
+  sessionOptions,
+} from './options.ts';
 import { type FileEntry, Run, fileEntries, valueOf } from './run.ts';
 import { type Cancellable, Starter, type Turn } from './stepping.ts';
 import type { WaitingRun } from './waiting.ts';
@@ -102,6 +110,19 @@ export class Session implements AsyncDisposable {
     return this.#cancellable((cancel) =>
       this.#turn(() => runWithHooks(cancel, options, async (to) => new Run(await this.#session.execute(input, to)))),
     );
+  }
+
+  /**
+   * Parses a source, like `Sandbox.validate`. With `types`, also checks the types of a well-formed Python script against
+   * the tools and the session's variables. Requires `backend: 'daemon'`.
+   */
+  async validate(source: string, { types, ...options }: ValidateOptions = {}): Promise<Diagnostic[]> {
+    const input = inputOf(source, options);
+    const isTyped = check.optional('types', 'boolean', types) === true;
+    return this.#turn(async () => {
+      if (this.#session.validate) return this.#session.validate(input, isTyped);
+      throw new UnsupportedError('validate: only sessions in a daemon validate scripts; use backend: "daemon", or `Sandbox.validate`');
+    });
   }
 
   /**

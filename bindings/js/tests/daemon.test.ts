@@ -111,6 +111,10 @@ test('type checks need a daemon with a type checker, and Python', { skip }, asyn
   await using javascript = await createSandbox({ backend: 'daemon', language: 'javascript' });
   await assert.rejects(javascript.validate('1', { types: true }), /types: only Python scripts/);
   await assert.rejects(python.validate('1', { types: 1 as unknown as boolean }), /types must be/);
+  await using session = await python.session();
+  assert.deepEqual(await session.validate('1'), []);
+  assert.match((await session.validate('1 +'))[0]!.message, /SyntaxError/);
+  await assert.rejects(session.validate('1', { types: true }), (error) => error instanceof UnsupportedError && /serve --types/.test(error.message));
 });
 
 test('llm_query and rlm_query ask the program, through the daemon', { skip }, async () => {

@@ -133,6 +133,26 @@ class Scripted(unittest.TestCase):
             self.assertEqual([each.line for each in box.validate("(", types=True)], [1])
         self.assertEqual(sent, [(None, False), (None, False), (True, True), (None, False)])
 
+    def test_session_validates_scripts_with_the_tools_only_for_types(self) -> None:
+        sent: list[dict[str, Any]] = []
+
+        def reply(handler: Handler) -> tuple[int, object]:
+            if handler.path == "/v1/sessions":
+                handler.body()
+                return 201, {"id": "s", "runtime": "python"}
+            if handler.path != "/v1/sessions/s/validate":
+                return opening(handler)
+            sent.append(handler.body())
+            return 200, {"diagnostics": [{"line": 1, "column": 2, "message": "wrong"}]}
+
+        Server(self, reply)
+        with Sandbox(backend="daemon", tools=[Tool(len, schema={"type": "object"})]) as box:
+            session = box.session()
+            for types in (False, True):
+                self.assertEqual([each.message for each in session.validate("x", types=types)], ["wrong"])
+        self.assertEqual([body.get("check_types") for body in sent], [None, True])
+        self.assertEqual([set(body) - {"check_types"} for body in sent], [{"source"}, {"source", "tools"}])
+
     def test_server_that_does_not_answer_with_json_is_not_a_daemon(self) -> None:
         Server(self, lambda _: (200, b"<html>"))
         with self.assertRaisesRegex(UnavailableError, "not a daemon of this version"):

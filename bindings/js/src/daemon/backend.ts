@@ -323,6 +323,11 @@ class DaemonSession implements BackendSession, Startable {
     return this.#asked(() => started.step(hooks, () => execution.run(`${this.path}/execute`, body)));
   }
 
+  async validate(input: Input, types: boolean): Promise<Diagnostic[]> {
+    const more = types ? ['"check_types":true', this.#backend.fields.tools] : [];
+    return (await this.#json(['POST', `${this.path}/validate`], objectOf(...scriptFields(input), ...more))).diagnostics;
+  }
+
   async startSuspended(): Promise<BackendStep> {
     throw errorOf('UnsupportedError', `${NO_SESSIONS}; use backend: "native", or resume the script outside a session`);
   }

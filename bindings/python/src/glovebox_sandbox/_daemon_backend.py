@@ -166,6 +166,10 @@ class DaemonSession(RemoteSession):
         body = _object(_script(input), self._sandbox.tools)
         return DaemonStarted(self._client, self._sandbox.handlers, input[7], f"{self._path}/execute", body, self)
 
+    def diagnostics(self, input: Input, types: bool) -> list[tuple[int, int, str]]:
+        more = (_fields(check_types=True), self._sandbox.tools) if types else ()
+        return positions(self._request("POST", "/validate", _object(_script(input), *more))["diagnostics"])
+
     def start_suspended(self, input: SuspendedInput) -> DaemonStarted:
         raise UnsupportedError(f'{NO_SESSIONS}; use backend="native", or resume the script outside a session')
 

@@ -36,6 +36,13 @@ class TypeCheckingBackend(Protocol):
     def type_errors(self, input: Input) -> list[tuple[int, int, str]]: ...
 
 
+@runtime_checkable
+class ValidatingSession(Protocol):
+    """A session of a backend that validates scripts for it."""
+
+    def diagnostics(self, input: Input, types: bool) -> list[tuple[int, int, str]]: ...
+
+
 def described(tools: Sequence[Tool]) -> list[dict[str, Any]]:
     """Describes tools, in the format of requests and of the command."""
     return [{"name": tool.name, "description": tool.description, "schema": tool.schema} for tool in tools]

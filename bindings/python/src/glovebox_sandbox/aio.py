@@ -309,6 +309,12 @@ class AsyncSession:
             self._sandbox, lambda token: resume(session, state, timeout_ms, listener, token, *given)
         )
 
+    async def validate(
+        self, source: str, *, name: str | None = None, kind: SourceKind | None = None, types: bool = False
+    ) -> list[Diagnostic]:
+        """Like `Session.validate`."""
+        return await self._run(lambda session: session.validate(source, name=name, kind=kind, types=types))
+
     async def get_variable(self, name: str, default: Any = None) -> Any:
         """Returns a global variable, or `default` if there is no such variable."""
         return await self._run(lambda session: session.variables.get(name, default))

@@ -366,6 +366,24 @@ class Session(Startable):
             self._session.execute(_input(source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr, None))
         )
 
+    def validate(
+        self, source: str, *, name: str | None = None, kind: SourceKind | None = None, types: bool = False
+    ) -> list[Diagnostic]:
+        """Parses a source like `Sandbox.validate`. Executes nothing.
+
+        `types=True` also checks the types of a well-formed Python script, against the tools and the session's variables.
+        Requires `backend="daemon"`, and for `types` a daemon with `--types`. Other backends raise `UnsupportedError`.
+        """
+        from . import _types
+
+        input = _input(source, name, kind, None, None, None, None, None, None)
+        is_typed = _check.of("types", bool, types)
+        if not isinstance(self._session, _types.ValidatingSession):
+            raise UnsupportedError(
+                'validate: only sessions in a daemon validate scripts; use backend="daemon", or `Sandbox.validate`'
+            )
+        return [Diagnostic(*each) for each in self._session.diagnostics(input, is_typed)]
+
     def _startable(self) -> object:
         return self._session
 

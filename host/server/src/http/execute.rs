@@ -6,6 +6,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use glovebox::ToolAnswer;
+use glovebox_sessions::SessionId;
 use tracing::Instrument as _;
 
 use super::{
@@ -129,18 +130,41 @@ pub(crate) async fn in_session(
 #[utoipa::path(post, path = "/v1/validate", operation_id = "validate", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
     responses((status = 200, description = "The diagnostics.", body = ValidateAnswer), Failures))]
 pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<Json<ValidateAnswer>, Problem> {
-    let asking = tenant.clone();
-    let (fresh, _held) = read
-        .parse_with(move |read| {
-            let (mut body, held) = ExecuteBody::read(read)?;
-            if body.check_types != Some(true) {
-                (body.tools, body.return_files) = (None, None);
-            }
-            let (fresh, _) = body.fresh(&asking)?;
-            Ok((fresh, held))
-        })
-        .await?;
+    let (fresh, _held) = parse_checked(&tenant, read, |body, tenant| Ok(body.fresh(tenant)?.0)).await?;
     Ok(Json(ValidateAnswer { diagnostics: tenant.validate(fresh).await? }))
+}
+
+/// Checks a script for a session with the parser of its language, without executing any of it.
+///
+/// If `check_types` is set, also checks the types of a Python script without syntax errors, with the request's `tools`
+/// and the session's variables.
+#[utoipa::path(post, path = "/v1/sessions/{id}/validate", operation_id = "validate_in_session", tag = "sessions", security(("token" = [])), request_body = ExecuteBody,
+    params(("id" = String, Path)),
+    responses((status = 200, description = "The diagnostics.", body = ValidateAnswer), Failures))]
+pub(crate) async fn validate_in_session(
+    Caller(tenant): Caller,
+    InPath(id): InPath<SessionId>,
+    read: ReadBody,
+) -> Result<Json<ValidateAnswer>, Problem> {
+    let (script, _held) = parse_checked(&tenant, read, |body, tenant| Ok(body.in_session(tenant)?.0)).await?;
+    Ok(Json(ValidateAnswer { diagnostics: tenant.validate_in(id, script).await? }))
+}
+
+/// Parses a request to validate a script, and converts it with `convert`.
+async fn parse_checked<T: Send + 'static>(
+    tenant: &Tenant,
+    read: ReadBody,
+    convert: impl FnOnce(ExecuteBody, &Tenant) -> Result<T, Problem> + Send + 'static,
+) -> Result<(T, ChargedBytes), Problem> {
+    let tenant = tenant.clone();
+    let parsed = read.parse_with(move |read| {
+        let (mut body, held) = ExecuteBody::read(read)?;
+        if body.check_types != Some(true) {
+            (body.tools, body.return_files) = (None, None);
+        }
+        Ok((convert(body, &tenant)?, held))
+    });
+    parsed.await
 }
 
 /// A request to execute a script, or to resume an execution.

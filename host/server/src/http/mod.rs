@@ -5,7 +5,7 @@
 //! | `POST /v1/execute`, `/v1/validate` | runs or checks a script in a new interpreter |
 //! | `GET`, `POST /v1/sessions`; `PUT /v1/sessions/{id}` | lists, opens, imports sessions |
 //! | `GET`, `DELETE /v1/sessions/{id}` | describes, closes a session |
-//! | `POST /v1/sessions/{id}/execute`, `fork`, `undo`, `checkpoint`, `hibernate` | operations on a session |
+//! | `POST /v1/sessions/{id}/execute`, `validate`, `fork`, `undo`, `checkpoint`, `hibernate` | operations on a session |
 //! | `POST /v1/executions/{id}/continue`, `DELETE /v1/executions/{id}` | answers tool calls, cancels an execution |
 //! | `POST /v1/executions/{id}/suspend`, `/v1/executions/resume` | turns a waiting execution into bytes, resumes it |
 //! | `GET /v1/suspended`; `GET`, `POST`, `DELETE /v1/suspended/{id}` | suspended executions that the server stores |

@@ -91,6 +91,7 @@ fn execution_routes() -> Router<Shared> {
     let session = Router::new()
         .route("/", get(sessions::describe).put(sessions::resume).delete(sessions::close))
         .route("/execute", post(execute::in_session))
+        .route("/validate", post(execute::validate_in_session))
         .route("/fork", post(sessions::fork))
         .route("/undo", post(sessions::undo))
         .route("/checkpoint", post(sessions::checkpoint))
@@ -160,7 +161,7 @@ impl FromRequestParts<Self> for Shared {
 #[openapi(
     info(title = "Glovebox", description = "Runs untrusted Python and JavaScript. The contract `glovebox:sandbox` over HTTP, as JSON."),
     paths(
-        execute::fresh, execute::validate, execute::in_session, execute::continue_execution, execute::cancel, suspend::suspend, suspend::resume,
+        execute::fresh, execute::validate, execute::in_session, execute::validate_in_session, execute::continue_execution, execute::cancel, suspend::suspend, suspend::resume,
         stored::list, stored::describe, stored::resume, stored::delete, sessions::list, sessions::open, sessions::describe, sessions::resume,
         sessions::close, sessions::state, sessions::fork, sessions::undo, sessions::checkpoint, sessions::checkpoints, sessions::hibernate,
         sessions::get_variable, sessions::set_variable, sessions::list_files, sessions::read_file, sessions::write_file,

@@ -237,7 +237,7 @@ impl ExecuteBody {
     }
 
     /// Converts the body to a script for a session. Fails if it sets fields that sessions do not allow.
-    fn in_session(self, tenant: &Tenant) -> Result<(Script, Vec<String>), Problem> {
+    pub(super) fn in_session(self, tenant: &Tenant) -> Result<(Script, Vec<String>), Problem> {
         let given = [
             ("language", self.language.is_some()),
             ("runtime", self.runtime.is_some()),

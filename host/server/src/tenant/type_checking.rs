@@ -21,8 +21,6 @@ struct TypeCheck {
     checker: Arc<dyn CheckTypes>,
     source: String,
     tools: Vec<Tool>,
-    /// The session in which the script will run.
-    session: Option<SessionId>,
     /// The session's variables, or `None` if they are unknown.
     variables: Option<Vec<SessionVariable>>,
     /// The tenant's name.
@@ -62,19 +60,40 @@ impl Tenant {
     ///
     /// # Errors
     /// Fails like [`execute`](Self::execute). Syntax and type errors are not errors: they are returned as diagnostics.
-    pub async fn validate(&self, mut fresh: FreshScript) -> Result<Vec<Diagnostic>, ServiceError> {
+    pub async fn validate(&self, fresh: FreshScript) -> Result<Vec<Diagnostic>, ServiceError> {
+        self.validate_for(fresh, None).await
+    }
+
+    /// Like [`validate`](Self::validate), but for a script that will run in a session. On request, checks its types also
+    /// against the session's variables. Waits for the session like an execution, and does not change it.
+    ///
+    /// # Errors
+    /// Fails like [`execute_in`](Self::execute_in).
+    pub async fn validate_in(&self, id: SessionId, script: Script) -> Result<Vec<Diagnostic>, ServiceError> {
+        self.validate_for(FreshScript { script, ..FreshScript::default() }, Some(id)).await
+    }
+
+    async fn validate_for(
+        &self,
+        mut fresh: FreshScript,
+        session: Option<SessionId>,
+    ) -> Result<Vec<Diagnostic>, ServiceError> {
         self.check_rate()?;
         let check = match fresh.script.check_types {
+            true if session.is_some() && self.inner.executor.has_remote_sessions() => {
+                return Err(ServiceError::NotInFleet(NotInFleet::TypeChecks));
+            }
             true => {
                 fresh.script.offer(self.callbacks())?;
-                Some(self.type_check(&fresh.script, None)?)
+                Some(self.type_check(&fresh.script)?)
             }
             false => None,
         };
         // The parser needs no tools.
         fresh.script.tools.clear();
-        let held = self.admit(None).await?;
-        let (Findings { mut syntax_errors, type_errors }, _held) = self.find_errors(fresh, check, held).await?;
+        let held = self.admit(session.as_ref()).await?;
+        let (Findings { mut syntax_errors, type_errors }, _held) =
+            self.find_errors(fresh, session, check, held).await?;
         syntax_errors.extend(type_errors);
         Ok(syntax_errors)
     }
@@ -93,7 +112,7 @@ impl Tenant {
         if self.is_remote(work) {
             return Err(ServiceError::NotInFleet(NotInFleet::TypeChecks));
         }
-        let check = self.type_check(work.script(), session)?;
+        let check = self.type_check(work.script())?;
         let script = Script { source: check.source.clone(), ..Script::default() };
         let fresh = match work {
             Work::Fresh(fresh) => FreshScript {
@@ -104,7 +123,7 @@ impl Tenant {
             },
             Work::InSession(..) => FreshScript { script, ..FreshScript::default() },
         };
-        let (Findings { type_errors, .. }, held) = self.find_errors(fresh, Some(check), held).await?;
+        let (Findings { type_errors, .. }, held) = self.find_errors(fresh, session, Some(check), held).await?;
         match type_errors.is_empty() {
             true => Ok(held),
             false => Err(TypeCheckError::Found(type_errors).into()),
@@ -112,7 +131,7 @@ impl Tenant {
     }
 
     /// Prepares the type check of a script.
-    fn type_check(&self, script: &Script, session: Option<SessionId>) -> Result<TypeCheck, ServiceError> {
+    fn type_check(&self, script: &Script) -> Result<TypeCheck, ServiceError> {
         let checker = self.inner.service.type_checker().ok_or(TypeCheckError::NotEnabled)?;
         let bytes = script.source.len();
         if bytes > MAX_CHECKED_BYTES {
@@ -123,7 +142,6 @@ impl Tenant {
             checker: Arc::clone(checker),
             source: script.source.clone(),
             tools,
-            session,
             variables: Some(Vec::new()),
             owner: self.inner.config.name.clone(),
         })
@@ -133,13 +151,14 @@ impl Tenant {
     async fn find_errors<H: Send + 'static>(
         &self,
         fresh: FreshScript,
+        session: Option<SessionId>,
         check: Option<TypeCheck>,
         held: H,
     ) -> Result<(Findings, H), ServiceError> {
         let (tenant, cancel) = (self.clone(), self.inner.service.token());
         let _cancel = CancelOnDrop(cancel.clone());
         let work = async move {
-            let findings = tenant.findings(fresh, check, &cancel).await?;
+            let findings = tenant.findings(fresh, session, check, &cancel).await?;
             Ok::<_, ServiceError>((findings, held))
         };
         tokio::spawn(work.in_current_span()).await.map_err(|_| ServiceError::Panicked)?
@@ -148,18 +167,19 @@ impl Tenant {
     async fn findings(
         &self,
         mut fresh: FreshScript,
+        session: Option<SessionId>,
         check: Option<TypeCheck>,
         cancel: &CancelToken,
     ) -> Result<Findings, ServiceError> {
-        let Some(mut check) = check else {
-            return Ok(Findings { syntax_errors: self.syntax_errors(fresh).await?, ..Findings::default() });
-        };
-        if let Some(id) = check.session.clone() {
+        if let Some(id) = session.clone() {
             let mut reply = self.inner.executor.session(SessionOperation::Describe { id }.into()).await?;
             self.keep(reply.rooms.drain(..));
             let session = reply.session()?;
             (fresh.language, fresh.runtime) = (Some(session.language), Some(session.runtime));
         }
+        let Some(mut check) = check else {
+            return Ok(Findings { syntax_errors: self.syntax_errors(fresh).await?, ..Findings::default() });
+        };
         let runtime = self.inner.service.runtime(fresh.language, fresh.runtime.as_deref())?;
         if runtime.language != Language::Python {
             return Err(TypeCheckError::Language(runtime.language).into());
@@ -169,7 +189,7 @@ impl Tenant {
         if !syntax_errors.is_empty() {
             return Ok(Findings { syntax_errors, ..Findings::default() });
         }
-        if let Some(id) = check.session.clone() {
+        if let Some(id) = session {
             let mut reply = self.inner.executor.session(SessionOperation::Variables { id }.into()).await?;
             self.keep(reply.rooms.drain(..));
             check.variables = reply.variables()?;

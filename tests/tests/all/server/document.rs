@@ -59,6 +59,12 @@ fn responses_match_the_openapi_document() {
             "post",
             "200",
         ),
+        (
+            server.post("/v1/sessions/s/validate", &json!({"source": "x"})).ok(),
+            "/v1/sessions/{id}/validate",
+            "post",
+            "200",
+        ),
         (server.get("/v1/sessions/s/variables/x").ok(), "/v1/sessions/{id}/variables/{name}", "get", "200"),
         (server.post("/v1/sessions/s/undo", &json!({})).ok(), "/v1/sessions/{id}/undo", "post", "200"),
         (server.post("/v1/sessions/s/hibernate", &json!({})).ok(), "/v1/sessions/{id}/hibernate", "post", "200"),

@@ -147,6 +147,13 @@ fn checks_in_a_session_do_not_change_it() {
     run("import random\nrandom.seed(1)\nnumbers = [random.random()]", false).ok();
     let before = server.get("/v1/sessions/s").ok();
     assert_eq!(run("numbers.clear() # wrong", true).problem(), (422, "type-errors".into()));
+    let validate = |session: &str, body: &Value| server.post(&format!("/v1/sessions/{session}/validate"), body);
+    let unchecked = json!({ "source": "numbers # wrong" });
+    assert_eq!(validate("s", &unchecked).ok()["diagnostics"], json!([]));
+    let typed = json!({ "source": "numbers # wrong", "check_types": true });
+    assert_eq!(validate("s", &typed).ok()["diagnostics"], wrong(1, "numbers # wrong"));
+    assert_eq!(validate("none", &typed).problem(), (404, "not-found".into()));
+    assert_eq!(validate("s", &checked("1")).problem(), (400, "invalid-argument".into()));
     let after = server.get("/v1/sessions/s").ok();
     for key in ["executions", "generation"] {
         assert_eq!(before[key], after[key], "{key}");
@@ -158,7 +165,7 @@ fn checks_in_a_session_do_not_change_it() {
     let names = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
     let known = names(&["context", "numbers", "random"]);
     let checked: Vec<_> = checker.checked.lock().unwrap().iter().map(|(_, variables)| variables.clone()).collect();
-    assert_eq!(checked, [known.clone(), known, None]);
+    assert_eq!(checked, [known.clone(), known.clone(), known, None]);
 }
 
 #[test]
