@@ -49,7 +49,7 @@ pub(super) fn declarations(variables: &[SessionVariable], source: &str) -> Strin
         let declared = match kind {
             _ if assigned.contains(name.as_str()) => None,
             VariableKind::Module { name: module } => Some(format!("import {module} as {import}\n{name} = {import}\n")),
-            // Such an import exports the name from the declarations.
+            // An import with an equal alias exports the name from the declarations.
             VariableKind::Imported { module, name: original } if original == name => {
                 Some(format!("from {module} import {original} as {name}\n"))
             }

@@ -164,7 +164,7 @@ impl WarmPool {
         let oldest = remove_oldest(&mut idle);
         idle.push(server);
         drop(idle);
-        // Ending a process takes time, so the lock is not held.
+        // Killing a process takes time, so the lock is not held.
         drop(oldest);
     }
 }
@@ -189,9 +189,9 @@ fn start_servers(program: &Path, requests: &Receiver<ServerStart>, idle: &Mutex<
             Err(RecvTimeoutError::Timeout) => {
                 let mut servers = lock(idle);
                 let all = mem::take(&mut *servers).into_iter();
-                let (kept, expired): (Vec<_>, Vec<_>) =
+                let (active, expired): (Vec<_>, Vec<_>) =
                     all.partition(|server| server.idle_since.elapsed() < MAX_IDLE_TIME);
-                *servers = kept;
+                *servers = active;
                 drop(servers);
                 drop(expired);
             }

@@ -53,18 +53,18 @@ pub enum VariableKind {
     },
     /// A class, a function or a special form of a module.
     Imported {
-        /// The module.
+        /// The name of the module, such as `collections`.
         module: String,
-        /// The name in the module.
+        /// The name within the module, such as `Counter`.
         name: String,
     },
     /// A function that a script of the session defines.
     Function(FunctionSignature),
-    /// Another value.
+    /// A value of any other class.
     Instance {
-        /// The module of the value's class.
+        /// The name of the class's module, such as `builtins`.
         module: String,
-        /// The class.
+        /// The qualified name of the class, such as `list`.
         class: String,
     },
     /// A value without a description.
@@ -93,7 +93,7 @@ pub struct FunctionSignature {
 /// A parameter that is passed only by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeywordParameter {
-    /// The name.
+    /// The name that callers use.
     pub name: String,
     /// `true` if the parameter has no default.
     pub is_required: bool,
@@ -251,8 +251,8 @@ mod tests {
         ] {
             assert_eq!(parsed(&kind), VariableKind::Other, "{kind}");
         }
-        let most = function(|function| function["positional"] = (0..98).map(|at| format!("a{at}")).collect());
-        assert!(matches!(parsed(&most), VariableKind::Function(_)));
+        let longest = function(|function| function["positional"] = (0..98).map(|at| format!("a{at}")).collect());
+        assert!(matches!(parsed(&longest), VariableKind::Function(_)));
     }
 
     #[test]
