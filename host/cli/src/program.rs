@@ -175,6 +175,12 @@ impl RunningProgram {
         Ok(Self { child, name: name.to_owned(), is_over: false })
     }
 
+    /// Returns the ID of the program's process.
+    #[cfg(feature = "full")]
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Writes the program's input and waits for its end. Kills its process group at the deadline, after more than
     /// `max_bytes` bytes of output, and when `cancel` is cancelled. Returns the first `max_bytes` bytes of its output.
     fn finish(

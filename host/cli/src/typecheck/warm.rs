@@ -8,7 +8,7 @@
 //! it is killed, and a new process for a single check repeats the check.
 
 use std::{
-    fmt,
+    fmt, fs,
     io::{self, BufRead, BufReader, Read as _, Write as _},
     mem,
     os::unix::ffi::OsStrExt as _,
@@ -44,6 +44,9 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Maximum number of checks of one process. Its memory grows slowly.
 const MAX_CHECKS: u32 = 500;
+
+/// Maximum memory of a process that stays running, in bytes. A script can make a process use more.
+const MAX_IDLE_BYTES: u64 = 256 << 20;
 
 /// The number of processes that fail to start in a row, after which no more are started.
 const MAX_FAILED_STARTS: usize = 3;
@@ -132,7 +135,7 @@ impl WarmPool {
             }
         })?;
         self.failed_starts.store(0, Ordering::Relaxed);
-        if server.version < MAX_CHECKS {
+        if server.version < MAX_CHECKS && server.is_small() {
             self.keep(server);
         }
         Ok(answer)
@@ -212,7 +215,7 @@ struct Server {
     idle_since: Instant,
     frames: Sender<Vec<u8>>,
     messages: Receiver<Value>,
-    _program: RunningProgram,
+    program: RunningProgram,
     _directory: TempDir,
 }
 
@@ -237,9 +240,15 @@ impl Server {
             idle_since: Instant::now(),
             frames,
             messages,
-            _program: program,
+            program,
             _directory: directory,
         })
+    }
+
+    /// Returns `false` if the process uses too much memory to stay running. Only Linux reports this.
+    fn is_small(&self) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.program.id())).unwrap_or_default();
+        resident_bytes(&status).is_none_or(|bytes| bytes <= MAX_IDLE_BYTES)
     }
 
     fn check(&mut self, declarations: &str, source: &str, limits: &CheckLimits<'_>) -> Result<Value, WarmCheckError> {
@@ -326,6 +335,12 @@ impl Server {
     }
 }
 
+/// Returns the resident memory of a process with this text in `/proc/PID/status`.
+fn resident_bytes(status: &str) -> Option<u64> {
+    let size = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    size.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1 << 10)
+}
+
 fn write_frames(mut stdin: ChildStdin, frames: &Receiver<Vec<u8>>) {
     while let Ok(frame) = frames.recv() {
         if stdin.write_all(&frame).is_err() {
@@ -399,6 +414,15 @@ mod tests {
             (format!("{}\r\n\r\n", "x".repeat(2 << 10)), None),
         ] {
             assert_eq!(read_message(&mut input.as_bytes()), expected, "{}", input.get(..100).unwrap_or(&input));
+        }
+    }
+
+    #[test]
+    fn resident_memory_is_read() {
+        let status = "Name:\tty\nVmHWM:\t   90000 kB\nVmRSS:\t   53308 kB\nThreads:\t9\n";
+        assert_eq!(resident_bytes(status), Some(53_308 << 10));
+        for unknown in ["", "VmRSS:\t1 MB", "VmRSS:\tx kB", "VmRSS:\t18446744073709551615 kB"] {
+            assert_eq!(resident_bytes(unknown), None, "{unknown}");
         }
     }
 
