@@ -20,7 +20,7 @@ const FUEL: u64 = 1_000_000_000;
 const TIMEOUT_MS: u64 = 5_000;
 
 /// Maximum memory of a session that is copied for a query, in bytes. Copying more would take longer than the check.
-const MAX_HELD_BYTES: u64 = 128 << 20;
+const MAX_COPIED_BYTES: u64 = 128 << 20;
 
 /// Maximum number of variables. A session with more variables is not described.
 const MAX_VARIABLES: usize = 2_000;
@@ -118,8 +118,10 @@ impl Session {
     /// ```
     #[must_use]
     pub fn variables(&self) -> Option<Vec<SessionVariable>> {
-        let sandbox = self.sandbox();
-        if sandbox.language() != Language::Python || self.info().held_bytes > MAX_HELD_BYTES {
+        let (sandbox, info) = (self.sandbox(), self.info());
+        // The session's share of memory includes checkpoints, which are not copied.
+        let copied_bytes = info.held_bytes.min(info.memory_bytes);
+        if sandbox.language() != Language::Python || copied_bytes > MAX_COPIED_BYTES {
             return None;
         }
         let state = self.hibernate(&HibernateOptions::default()).ok()?;
