@@ -16,12 +16,14 @@ use serde_json::{Value, json};
 
 use super::support::{LINES, Server, Setup, metric, until};
 
+/// The names of a checked script's tools and of its session's variables. `None` if the variables are unknown.
+pub(crate) type CheckedNames = (Vec<String>, Option<Vec<String>>);
+
 /// A checker that reports each line that ends with `# wrong`. A script with `# slow` is checked until it is cancelled,
 /// and the check of a script with `# fail` fails.
 #[derive(Debug, Default)]
 pub(crate) struct MarkChecker {
-    /// The names of the tools and of the session's variables for each checked script.
-    pub(crate) checked: Mutex<Vec<(Vec<String>, Option<Vec<String>>)>>,
+    pub(crate) checked: Mutex<Vec<CheckedNames>>,
     running: AtomicUsize,
     max_running: AtomicUsize,
 }
