@@ -196,6 +196,7 @@ impl ExecuteBody {
     fn script(mut self, tenant: &Tenant) -> Result<(Script, Vec<String>), Problem> {
         let patterns = self.returned()?;
         let tools: ToolBodies = parsed("tools", self.tools.take())?;
+        let suspendable = self.is_suspendable();
         let source =
             self.source.ok_or_else(|| Problem::invalid("the request body has no `source`; add the script's source"))?;
         let mut script = Script {
@@ -206,7 +207,7 @@ impl ExecuteBody {
             context: self.context.map(json_text).transpose()?,
             cancel_after: self.deadline_ms.map(Duration::from_millis),
             without_value: self.value == Some(false),
-            suspendable: self.is_suspendable(),
+            suspendable,
             check_types: self.check_types == Some(true),
             wants_files: !patterns.is_empty(),
             ..Script::default()
