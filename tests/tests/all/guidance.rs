@@ -125,6 +125,8 @@ const FAILURES: &[(&str, Language, &[&str])] = &[
             r"open('C:\\data\\x.csv')",
             "open('data.csv')",
             "open('reports/data.csv', 'w')",
+            "import os\nos.symlink('../notes.txt', 'link')\nopen('link')",
+            "import os\nopen('data.csv', 'w').close()\nos.rename('data.csv', 'old/data.csv')",
         ],
     ),
     (
@@ -138,6 +140,7 @@ const FAILURES: &[(&str, Language, &[&str])] = &[
             "readJson('/app/../etc/data.json')",
             "const fs = require('fs/promises');\nawait fs.readFile('data.csv');",
             "require('fs').renameSync('old.txt', 'new.txt')",
+            "const fs = require('fs');\nfs.writeFileSync('data.csv', '');\nfs.renameSync('data.csv', '../data.csv');",
         ],
     ),
     (

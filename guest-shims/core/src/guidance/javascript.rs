@@ -1,8 +1,10 @@
 //! Advice on common failures of JavaScript and TypeScript scripts.
 
 use super::{
-    Advice, AdviceKind, Correction, UncaughtException, VENDORED, fenced, has_word, is_fenced, limits, modules, nearest,
-    quoted, replacements::replacement,
+    Advice, AdviceKind, Correction, UncaughtException, VENDORED, fenced, has_word, is_fenced,
+    limits::{self, PathError},
+    modules, nearest, quoted,
+    replacements::replacement,
 };
 use crate::Language;
 
@@ -123,12 +125,19 @@ const PYTHON_FUNCTIONS: &str =
 /// Advises on a file that an `fs` function, or a function built on one, could not find or access.
 fn file(failure: &UncaughtException<'_>) -> Option<Advice> {
     let (code, rest) = failure.message().split_once(": ")?;
-    if !matches!(code, "ENOENT" | "EACCES" | "EPERM") {
-        return None;
-    }
+    let error = match code {
+        "ENOENT" => PathError::Missing,
+        "EACCES" => PathError::Denied,
+        "EPERM" => PathError::NotPermitted,
+        _ => return None,
+    };
     let (_, named) = rest.split_once(", ")?.1.split_once(" '")?;
-    let (path, _) = named.split_once("' -> '").or_else(|| named.rsplit_once('\''))?;
-    limits::path(path, Language::JavaScript)
+    let (named, _) = named.rsplit_once('\'')?;
+    let (path, target) = match named.split_once("' -> '") {
+        Some((path, target)) => (path, Some(target)),
+        None => (named, None),
+    };
+    limits::path(path, target, error, Language::JavaScript)
 }
 
 /// Advises on a `requireVendor` of a package that does not exist.
@@ -263,7 +272,7 @@ fn null_file(failure: &UncaughtException<'_>) -> Option<Advice> {
         let quote = argument.chars().next().filter(|char| matches!(char, '\'' | '"' | '`'))?;
         argument.get(1..)?.split_once(quote).map(|(path, _)| path)
     })?;
-    limits::path(path, Language::JavaScript)
+    limits::path(path, None, PathError::Missing, Language::JavaScript)
 }
 
 /// Advises on functions such as `os.readdir`, which return an array of the result and the error.

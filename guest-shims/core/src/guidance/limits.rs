@@ -132,8 +132,35 @@ fn is_in_workspace(path: &str) -> bool {
     parts.first().is_some_and(|first| [WORKSPACE, SCRATCH].iter().any(|top| top.strip_prefix('/') == Some(*first)))
 }
 
-/// Explains why a path could not be opened: a Windows path, a path outside the workspace, or a missing file.
-pub(super) fn path(path: &str, language: Language) -> Option<Advice> {
+/// The error of a call on a path, according to the exception.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PathError {
+    /// `ENOENT`: a file or directory does not exist.
+    Missing,
+    /// `EACCES`: the path, or a symlink on it, leads out of its mount.
+    Denied,
+    /// `EPERM`: nothing on the path allows the call, such as a hard link to a directory.
+    NotPermitted,
+}
+
+/// Explains why a call on a path, and on a target if it has two paths, failed.
+pub(super) fn path(path: &str, target: Option<&str>, error: PathError, language: Language) -> Option<Advice> {
+    let mut paths = [Some(path), target].into_iter().flatten();
+    if let Some(advice) = paths.find_map(|path| outside(path, language)) {
+        return Some(advice);
+    }
+    if path.is_empty() || target == Some("") {
+        return None;
+    }
+    match error {
+        PathError::Missing => Some(missing(path, target, language)),
+        PathError::Denied => Some(denied(path, target, language)),
+        PathError::NotPermitted => None,
+    }
+}
+
+/// Returns advice on a Windows path or on a path outside the workspace.
+fn outside(path: &str, language: Language) -> Option<Advice> {
     let is_windows = path.contains('\\') || path.get(1..3) == Some(":/");
     let named = quoted(path);
     if is_windows {
@@ -143,44 +170,63 @@ pub(super) fn path(path: &str, language: Language) -> Option<Advice> {
             &["Put the file into the workspace, and use a path relative to `/app`, with `/` between the parts."],
         ));
     }
-    if !is_in_workspace(path) {
-        let relative = match language {
-            Language::Python => {
-                "Use a path relative to `/app`, the working directory, or a temporary file (`tempfile`)."
-            }
-            Language::JavaScript => "Use a path relative to `/app`, the working directory.",
-        };
-        return Some(Advice::new(
-            AdviceKind::Path,
-            format!(
-                "{named} is outside the workspace: scripts can access only `/app`, `/tmp` and mounted directories."
-            ),
-            &[relative, "To read a host file, put it into the workspace, or ask the operator to mount its directory."],
-        ));
+    if is_in_workspace(path) {
+        return None;
     }
-    (!path.is_empty()).then(|| {
-        let list = "List the directory before you open a file. Without a session, each execution starts with only the files that its caller provides.";
-        let within = path.strip_prefix(WORKSPACE).map_or(path, |rest| rest.trim_start_matches('/'));
-        let directory = within.rsplit_once('/').map(|(directory, _)| directory);
-        let Some(directory) = directory.filter(|directory| !matches!(*directory, "." | SCRATCH)) else {
-            let steps = [list, "Write the file first, in the same execution or session."];
-            return Advice::new(AdviceKind::Path, format!("There is no file {named} in the workspace."), &steps);
-        };
-        let make = match language {
-            Language::Python => "os.makedirs(…, exist_ok=True)",
-            Language::JavaScript => "fs.mkdirSync(…, { recursive: true })",
-        };
-        let directory = quoted(directory);
-        Advice::new(
-            AdviceKind::Path,
-            format!("{named} or its directory does not exist in the workspace."),
-            &[
-                &*format!("To write the file, first create the directory {directory} if it is missing: `{make}`."),
-                list,
-                "To read the file, write it first, in the same execution or session.",
-            ],
-        )
-    })
+    let relative = match language {
+        Language::Python => "Use a path relative to `/app`, the working directory, or a temporary file (`tempfile`).",
+        Language::JavaScript => "Use a path relative to `/app`, the working directory.",
+    };
+    Some(Advice::new(
+        AdviceKind::Path,
+        format!("{named} is outside the workspace: scripts can access only `/app`, `/tmp` and mounted directories."),
+        &[relative, "To read a host file, put it into the workspace, or ask the operator to mount its directory."],
+    ))
+}
+
+/// Returns advice on a path in the workspace that may exist.
+fn denied(path: &str, target: Option<&str>, language: Language) -> Advice {
+    let find = match language {
+        Language::Python => "`os.readlink(…)`",
+        Language::JavaScript => "`fs.lstatSync(…).isSymbolicLink()`",
+    };
+    let links =
+        format!("Check the path for symlinks with {find}: a symlink cannot lead out of `/app`, `/tmp` or its mount.");
+    let mut advice =
+        Advice::new(AdviceKind::Path, format!("The sandbox denies access to {}.", quoted(path)), &[&links]);
+    if target.is_some() {
+        advice.steps.push("To create a symlink, use a relative target: an absolute one is not allowed.".to_owned());
+    }
+    advice
+}
+
+/// Returns advice on a path in the workspace that does not exist, or whose directory does not. If the call has two
+/// paths, the missing directory is that of the target.
+fn missing(path: &str, target: Option<&str>, language: Language) -> Advice {
+    let list = "List the directory before you open a file. Without a session, each execution starts with only the files that its caller provides.";
+    let named = quoted(path);
+    let written = target.unwrap_or(path);
+    let within = written.strip_prefix(WORKSPACE).map_or(written, |rest| rest.trim_start_matches('/'));
+    let directory = within.rsplit_once('/').map(|(directory, _)| directory);
+    let Some(directory) = directory.filter(|directory| !matches!(*directory, "." | SCRATCH)) else {
+        let steps = [list, "Write the file first, in the same execution or session."];
+        return Advice::new(AdviceKind::Path, format!("There is no file {named} in the workspace."), &steps);
+    };
+    let make = match language {
+        Language::Python => "os.makedirs(…, exist_ok=True)",
+        Language::JavaScript => "fs.mkdirSync(…, { recursive: true })",
+    };
+    let parent = target.map_or_else(|| "its directory".to_owned(), |to| format!("the directory of {}", quoted(to)));
+    let directory = quoted(directory);
+    Advice::new(
+        AdviceKind::Path,
+        format!("{named} or {parent} does not exist in the workspace."),
+        &[
+            &*format!("To write the file, first create the directory {directory} if it is missing: `{make}`."),
+            list,
+            "To read the file, write it first, in the same execution or session.",
+        ],
+    )
 }
 
 /// Possible solutions in a sandbox without a network.

@@ -1,8 +1,9 @@
 //! Advice on common failures of Python scripts.
 
 use super::{
-    Advice, AdviceKind, Correction, UncaughtException, fenced, has_word, is_fenced, limits, modules, nearest, packages,
-    quoted,
+    Advice, AdviceKind, Correction, UncaughtException, fenced, has_word, is_fenced,
+    limits::{self, PathError},
+    modules, nearest, packages, quoted,
     replacements::{DATA_RUNTIME, IN_DATA_RUNTIME, INSTEAD, INSTEAD_WITH_DATA, RESEMBLING, replacement},
 };
 use crate::Language;
@@ -212,18 +213,32 @@ fn input() -> Advice {
 /// Advises on pandas' message about a missing directory.
 fn directory(failure: &UncaughtException<'_>) -> Option<Advice> {
     let directory = failure.within("Cannot save file into a non-existent directory: '", "'")?;
-    limits::path(&format!("{directory}/x"), Language::Python).map(|mut advice| {
+    limits::path(&format!("{directory}/x"), None, PathError::Missing, Language::Python).map(|mut advice| {
         advice.summary = format!("There is no directory {}.", quoted(directory));
         advice
     })
 }
 
-/// Advises on the file path at the end of the message, which is a Python string literal.
+/// Advises on the one or two paths at the end of the message, which are Python string literals.
 fn path(failure: &UncaughtException<'_>) -> Option<Advice> {
-    let (_, written) = failure.message().split_once("]")?.1.split_once(": ")?;
-    let quote = written.chars().next().filter(|char| matches!(char, '\'' | '"'))?;
-    let (path, _) = written.get(1..)?.split_once(quote)?;
-    limits::path(&path.replace(r"\\", r"\"), Language::Python)
+    let (text, written) = failure.message().split_once("]")?.1.split_once(": ")?;
+    let (path, rest) = literal(written)?;
+    let target = rest.strip_prefix(" -> ").and_then(literal).map(|(target, _)| target);
+    let error = if failure.is("FileNotFoundError") {
+        PathError::Missing
+    } else if text.ends_with("Operation not permitted") {
+        PathError::NotPermitted
+    } else {
+        PathError::Denied
+    };
+    limits::path(&path, target.as_deref(), error, Language::Python)
+}
+
+/// Splits a string literal from the text that follows it.
+fn literal(text: &str) -> Option<(String, &str)> {
+    let quote = text.chars().next().filter(|char| matches!(char, '\'' | '"'))?;
+    let (inside, rest) = text.get(1..)?.split_once(quote)?;
+    Some((inside.replace(r"\\", r"\"), rest))
 }
 
 /// Advises on JavaScript names, such as `null` or `console`.

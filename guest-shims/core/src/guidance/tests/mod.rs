@@ -287,12 +287,49 @@ fn kinds_of_paths_are_distinguished() {
     for path in [r"C:\x", "C:/x", r"a\b"] {
         assert!(says(path).unwrap().contains("Windows"), "{path}");
     }
+    let missing = |path: &str| {
+        let message = format!("[Errno 44] No such file or directory: '{path}'");
+        python("", "FileNotFoundError", &message).map(|advice| advice.summary)
+    };
     for path in
         ["/app", "/app/x", "x", "x/..y", "./x", "/app/a/../x", "//app//x", "../app/x", "/../app/x", "a/..", "/app/..a"]
     {
-        assert!(says(path).unwrap().contains("in the workspace"), "{path}");
+        assert_eq!(says(path).unwrap(), format!("The sandbox denies access to `{path}`."));
+        assert!(missing(path).unwrap().contains("in the workspace"), "{path}");
     }
     assert_eq!(says(""), None);
+    assert_eq!(missing(""), None);
+}
+
+/// A path that is not permitted may exist, and a call with two paths may fail because of either.
+#[test]
+fn path_advice_follows_the_error_and_both_paths() {
+    const DENIED: &str = "The sandbox denies access to `a`.";
+    const MISSING: &str = "There is no file `a` in the workspace.";
+    for (code, text, path, summary) in [
+        ("EACCES", "[Errno 2] Permission denied", "'a'", Some(DENIED)),
+        ("EACCES", "[Errno 2] Permission denied", "'a' -> 'b'", Some(DENIED)),
+        ("EACCES", "[Errno 76] Capabilities insufficient", "'a' -> 'n/b'", Some(DENIED)),
+        ("EACCES", "[Errno 2] Permission denied", "'a' -> '../b'", Some("`../b` is outside the workspace")),
+        ("EACCES", "[Errno 2] Permission denied", "'/etc/x' -> 'a'", Some("`/etc/x` is outside the workspace")),
+        ("EPERM", "[Errno 63] Operation not permitted", "'a'", None),
+        ("EPERM", "[Errno 63] Operation not permitted", "'a' -> 'b'", None),
+        ("EPERM", "[Errno 63] Operation not permitted", "'/etc/x'", Some("`/etc/x` is outside the workspace")),
+        ("ENOENT", "[Errno 44] No such file or directory", "'a' -> 'b'", Some(MISSING)),
+        ("ENOENT", "[Errno 44] No such file or directory", "'a' -> ''", None),
+        ("ENOENT", "[Errno 44] No such file or directory", "'' -> 'a'", None),
+        ("ENOENT", "[Errno 44] No such file or directory", "'a' -> 'n/b'", Some("`a` or the directory of `n/b`")),
+        ("ENOENT", "[Errno 44] No such file or directory", "'a' -> '/app/b'", Some(MISSING)),
+    ] {
+        let type_name = if code == "ENOENT" { "FileNotFoundError" } else { "PermissionError" };
+        let by_python = python("", type_name, &format!("{text}: {path}"));
+        let message = format!("{code}: text, rename {path}");
+        let by_javascript = of(Language::JavaScript, "", &raised("Error", &message, None)).pop();
+        for advice in [by_python, by_javascript] {
+            assert_eq!(advice.is_some(), summary.is_some(), "{code} {path}: {advice:?}");
+            assert!(advice.is_none_or(|advice| advice.summary.starts_with(summary.unwrap())), "{code} {path}");
+        }
+    }
 }
 
 #[test]
