@@ -34,18 +34,27 @@
     return result;
   };
 
-  // `call` is the system call that an error names.
-  const pathOf = (value, name = 'path', call = 'open') => {
+  // Returns a path, which may be empty.
+  const textOf = (value, name) => {
     let found = value;
     if (value instanceof URL) found = $.node.url.fileURLToPath(value);
     else if (value instanceof Uint8Array) found = Buffer.from(value).toString();
     if (typeof found !== 'string') {
       throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "${name}" argument must be of type string or an instance of Buffer or URL. Received ${$.received(value)}`);
     }
-    // The interpreter would treat an empty path as the working directory.
-    if (found === '') throw failure(NUMBERS.ENOENT, call, found);
     if (found.includes('\0')) throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument '${name}' must be a string, Uint8Array, or URL without null bytes. Received ${$.inspect(found, 0)}`);
     return found;
+  };
+  // `call` is the system call that an error names. The interpreter would treat an empty path as the working directory.
+  const pathOf = (value, name = 'path', call = 'open') => {
+    const found = textOf(value, name);
+    if (found === '') throw failure(NUMBERS.ENOENT, call, found);
+    return found;
+  };
+  const pathsOf = (from, to, call, fromName, toName) => {
+    const paths = [textOf(from, fromName), textOf(to, toName)];
+    if (paths.includes('')) throw failure(NUMBERS.ENOENT, call, ...paths);
+    return paths;
   };
   const optionsOf = (options) => (typeof options === 'string' ? { encoding: options } : options ?? {});
   const shown = (bytes, encoding) => (!encoding || encoding === 'buffer' ? bytes : bytes.toString(encoding));
@@ -173,8 +182,7 @@
   };
 
   const copy = (from, to, mode) => {
-    const name = pathOf(from, 'src');
-    const target = pathOf(to, 'dest');
+    const [name, target] = pathsOf(from, to, 'copyfile', 'src', 'dest');
     if (mode & constants.COPYFILE_EXCL && rawStat(target)) throw failure(NUMBERS.EEXIST, 'copyfile', name, target);
     let bytes;
     try {
@@ -284,7 +292,8 @@
       return found;
     },
     renameSync(from, to) {
-      check(os.rename(pathOf(from, 'oldPath'), pathOf(to, 'newPath')), 'rename', pathOf(from), pathOf(to));
+      const [name, target] = pathsOf(from, to, 'rename', 'oldPath', 'newPath');
+      check(os.rename(name, target), 'rename', name, target);
     },
     rmSync(file, options = {}) {
       if (options.force && file === '') return;
@@ -315,7 +324,7 @@
   const opened = new Map();
 
   const fs = { constants, Stats, Dirent, F_OK: 0, R_OK: 4, W_OK: 2, X_OK: 1, ...sync };
-  $.fsParts = { check, copy, failure, isDirectory, isLink, isTree, names, NUMBERS, opened, optionsOf, pathOf, rawStat, removeTree, statOf, store, sync, writeAll };
+  $.fsParts = { check, copy, failure, isDirectory, isLink, isTree, names, NUMBERS, opened, optionsOf, pathOf, pathsOf, rawStat, removeTree, statOf, store, sync, textOf, writeAll };
 
   // Loads the rarely used functions from the library when a script first requests one of them, or an unknown name.
   Object.setPrototypeOf(fs, new Proxy({}, {

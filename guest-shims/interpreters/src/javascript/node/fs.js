@@ -3,7 +3,7 @@
 {
   const $ = $glovebox;
   const { coded, os, std } = $;
-  const { check, copy, failure, isDirectory, isLink, isTree, names, NUMBERS, opened, pathOf, rawStat, removeTree, statOf, store, sync, writeAll } = $.fsParts;
+  const { check, copy, failure, isDirectory, isLink, isTree, names, NUMBERS, opened, pathOf, pathsOf, rawStat, removeTree, statOf, store, sync, textOf, writeAll } = $.fsParts;
   const { fs, path } = $.node;
   const { Stats } = fs;
   const { bytesOf } = $.encoding;
@@ -54,8 +54,10 @@
       statOf(pathOf(file, 'path', 'chown'), 'chown');
     },
     cpSync(from, to, options = {}) {
-      statOf(pathOf(from, 'src'), 'cp');
-      copyTree(pathOf(from, 'src'), pathOf(to, 'dest'), options);
+      const [name, target] = [textOf(from, 'src'), textOf(to, 'dest')];
+      statOf(pathOf(name, 'src', 'lstat'), 'lstat');
+      if (target === '' && !isDirectory(name)) throw failure(NUMBERS.ENOENT, 'copyfile', name, target);
+      copyTree(name, target, options);
     },
     fstatSync(fd) {
       const place = os.seek(fd, 0, std.SEEK_CUR);
@@ -77,7 +79,7 @@
       return sync.readdirSync(root, { recursive: true }).filter((name) => patterns.some((each) => each.test(name)));
     },
     linkSync: (from, to) => {
-      throw failure(NUMBERS.ENOSYS, 'link', pathOf(from), pathOf(to));
+      throw failure(NUMBERS.ENOSYS, 'link', ...pathsOf(from, to, 'link', 'existingPath', 'newPath'));
     },
     lstatSync(file, options) {
       if (options?.throwIfNoEntry === false && file === '') return undefined;
@@ -120,7 +122,7 @@
       throw failure(NUMBERS.EINVAL, 'readlink', name);
     },
     realpathSync(file) {
-      const name = path.resolve(pathOf(file));
+      const name = path.resolve(pathOf(file, 'path', 'realpath'));
       statOf(name, 'realpath');
       return name;
     },
@@ -131,7 +133,7 @@
       else check(os.remove(name), 'rmdir', name);
     },
     symlinkSync: (from, to) => {
-      throw failure(NUMBERS.ENOSYS, 'symlink', pathOf(from), pathOf(to));
+      throw failure(NUMBERS.ENOSYS, 'symlink', ...pathsOf(from, to, 'symlink', 'target', 'path'));
     },
     truncateSync(file, length = 0) {
       const bytes = sync.readFileSync(file);
