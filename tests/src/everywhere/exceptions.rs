@@ -34,6 +34,7 @@ const STACK_EXCEPTION: Exception = Exception {
     cases: &[
         "deep-source",
         "nested-parentheses",
+        "recursion-depths",
         "sort-callback-deep",
         "python/repr-recursion",
         "javascript/callee-names-hostile",
@@ -151,6 +152,7 @@ static LARGE_STACK_EXCEPTION: Exception = Exception {
         "hostile-session-deep-value",
         "nested-parentheses",
         "recursion-caught",
+        "recursion-depths",
         "recursion-uncaught",
         "repr-recursion",
         "session-recursion",
