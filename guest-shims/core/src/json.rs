@@ -165,8 +165,8 @@ pub struct GuestValue {
     /// The value as the language prints it: `repr` in Python, an inspection in JavaScript. At most 65,536 characters.
     pub repr: String,
     /// The value as JSON text, if it consists of null, booleans, finite numbers, strings, lists, and objects with
-    /// string keys. `None` otherwise, or if the text exceeds 1 MiB or 127 levels of nesting. The text is well-formed;
-    /// its content is untrusted.
+    /// string keys. `None` otherwise, or if the text exceeds 1 MiB or 127 levels of nesting, or contains a number
+    /// beyond 1.8e308, such as an integer of 310 digits. The text is well-formed; its content is untrusted.
     pub json: Option<String>,
 }
 

@@ -34,13 +34,28 @@ pub(super) enum Message {
 /// The largest ID. JavaScript numbers represent all integers up to this ID exactly.
 const MAX_ID: u64 = (1 << 53) - 1;
 
+const NOT_AN_OBJECT: &str = "it is not a JSON object";
+
+/// Returns the reason why the parser rejected a message. The parser converts integers beyond 64 bits to floats, and
+/// rejects those that no float can represent.
+fn rejected(error: &serde_json::Error) -> &'static str {
+    let text = error.to_string();
+    if text.starts_with("number out of range") {
+        "it contains a number beyond 1.8e308; pass an integer of more than 308 digits as a string"
+    } else if text.starts_with("recursion limit exceeded") {
+        "it is nested more than 127 levels deep"
+    } else {
+        NOT_AN_OBJECT
+    }
+}
+
 impl Message {
     /// Parses a message. On failure, returns the reason why it is invalid. The parser limits nesting to 127 levels.
     pub(super) fn parse(text: &[u8]) -> Result<Self, &'static str> {
-        let Ok(Value::Object(mut fields)) = serde_json::from_slice(text) else {
-            return Err(
-                "it is not a JSON object, is nested more than 127 levels deep, or contains a number beyond 1.8e308",
-            );
+        let mut fields = match serde_json::from_slice(text) {
+            Ok(Value::Object(fields)) => fields,
+            Ok(_) => return Err(NOT_AN_OBJECT),
+            Err(error) => return Err(rejected(&error)),
         };
         let message = if let Some(list) = fields.remove("list") {
             (list == Value::Bool(true)).then_some(Self::List).ok_or("`list` must be true")
@@ -331,15 +346,20 @@ mod tests {
             format!(r#"{{"id":1,"name":"a","arguments":{}{}}}"#, "[".repeat(levels), "]".repeat(levels))
         };
         assert!(parse(&deep(126)).is_ok(), "under");
-        assert!(parse(&deep(128)).is_err(), "over");
+        assert_eq!(parse(&deep(128)).unwrap_err(), "it is nested more than 127 levels deep", "over");
         assert!(parse(&deep(400_000)).is_err());
+        assert_eq!(parse("[]").unwrap_err(), NOT_AN_OBJECT);
+        assert_eq!(parse("{").unwrap_err(), NOT_AN_OBJECT);
     }
 
     #[test]
     fn numbers_out_of_range_are_rejected() {
         let with = |number: &str| format!(r#"{{"id":1,"name":"a","arguments":[{number}]}}"#);
         assert!(parse(&with(&"9".repeat(308))).is_ok(), "under");
-        assert!(parse(&with(&"9".repeat(309))).unwrap_err().contains("a number beyond 1.8e308"), "over");
+        for number in ["9".repeat(309), format!("-{}", "9".repeat(309)), "1e309".to_owned()] {
+            let reason = parse(&with(&number)).unwrap_err();
+            assert!(reason.starts_with("it contains a number beyond 1.8e308; "), "over: {number}: {reason}");
+        }
     }
 
     #[test]
