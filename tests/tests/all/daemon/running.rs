@@ -10,7 +10,7 @@ use glovebox::Policy;
 use serde_json::{Value, json};
 
 use super::support::{Answer, LINES, Running, Setup, tenant, until};
-use crate::server::type_checks::MarkChecker;
+use crate::server::{stopped::STOPPED, type_checks::MarkChecker};
 
 /// Returns a daemon whose scripts may run for ten minutes.
 fn patient() -> Running {
@@ -149,6 +149,19 @@ fn output_is_streamed_on_request() {
     let pieces: Vec<Value> = done.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(pieces[0], json!({"type": "stdout", "text": "ü\n"}));
     assert_eq!(pieces.last().unwrap()["result"]["stdout"], "one\nü\n");
+}
+
+#[test]
+fn output_before_a_limit_is_returned_and_streamed() {
+    let daemon = Running::new();
+    for (id, script) in STOPPED.iter().enumerate() {
+        let opened = json!({"id": id.to_string(), "language": script.language, "policy": script.policy()});
+        daemon.post("/v1/sessions", &opened).ok();
+        let path = format!("/v1/sessions/{id}/execute");
+        let body = json!({"source": script.source});
+        script.check(&daemon.post(&path, &body).ok());
+        script.check_streamed(&daemon.ask("POST", &path, &[LINES], body.to_string().as_bytes()).text());
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use rmcp::model::ResourceContents;
 use serde_json::json;
 
 use super::support::{Mcp, pictures_and_links, structured, text};
+use crate::server::stopped::STOPPED;
 
 /// A one-pixel PNG, as a Python expression.
 const PNG: &str = "__import__('base64').b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=')";
@@ -47,6 +48,40 @@ fn answer_reports_the_outcome_and_script_errors() {
     let result = mcp.in_session(&session, "x = [1, 2]\nx");
     assert_eq!((text(&result), &structured(&result)["value"]), ("value: [1, 2]".into(), &json!("[1, 2]")));
     assert_eq!(structured(&result)["session"], json!(session));
+}
+
+#[test]
+fn value_is_returned_without_a_session() {
+    let mcp = Mcp::new();
+    for (language, code, value) in [
+        ("python", "x = [1, 2]\nx * 2", "[1, 2, 1, 2]"),
+        ("javascript", "const x = [1, 2]; [...x, ...x]", "[ 1, 2, 1, 2 ]"),
+        ("typescript", "const x: number = 5; x", "5"),
+    ] {
+        let result = mcp.ok("run_code", json!({ "language": language, "code": code }));
+        let answer = structured(&result);
+        assert_eq!((text(&result), &answer["value"]), (format!("value: {value}"), &json!(value)), "{language}");
+        assert!(answer.get("session").is_none(), "{answer}");
+    }
+    let none = mcp.python("print(1)\nNone");
+    assert_eq!((text(&none), structured(&none).get("value")), ("1\n".into(), None));
+}
+
+#[test]
+fn output_before_a_limit_is_returned() {
+    for script in &STOPPED {
+        let mcp = Mcp::changed(move |config| script.set(&mut config.policy.limits));
+        let result = mcp.call("run_code", json!({ "language": script.language, "code": script.source }));
+        let answer = structured(&result);
+        assert_eq!(
+            (result.is_error, &answer["outcome"], &answer["stdout"]),
+            (Some(true), &json!("exhausted"), &json!(script.stdout)),
+            "{result:?}"
+        );
+        assert!(answer["stderr"].as_str().unwrap().starts_with("err\n"), "{result:?}");
+        let shown = format!("{}\nstderr:\nerr\n", script.stdout);
+        assert!(text(&result).starts_with(&shown), "{result:?}");
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod preconditions;
 mod running;
 mod sessions;
 mod stepping;
+pub(crate) mod stopped;
 mod storing;
 pub(crate) mod support;
 mod suspending;
