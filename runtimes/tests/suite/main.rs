@@ -24,4 +24,6 @@ mod smoke;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod threads;
+#[cfg(test)]
 mod tools;
