@@ -371,8 +371,9 @@ pub struct ExportList {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wide_integers: bool,
     /// `true` if QuickJS records where each call begins. Adds the global `__callee_namer` with the address of a
-    /// function value that throws the error for a callee that is not a function or constructor. Supports exactly one
-    /// binary; any other is rejected. Cannot be combined with `wide_integers`.
+    /// function value that returns the message for a callee that is not a function or constructor, and for a value that
+    /// is not iterable or cannot be destructured. Supports exactly one binary; any other is rejected. Cannot be combined
+    /// with `wide_integers`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub call_sites: bool,
     /// `true` if QuickJS completes modules that waited for another module's top-level `await`, so that they can be

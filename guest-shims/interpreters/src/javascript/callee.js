@@ -1,7 +1,8 @@
 'use strict';
-// Builds the error message for a callee that is not a function or constructor. The engine calls `nameCallee` with
-// copies of the running function's code and of its variables' names. `nameCallee` follows the instructions up to the
-// call, with source texts in place of values.
+// Builds the error message for a callee that is not a function or constructor, for a value that is not iterable, and for
+// `undefined` or `null` in place of an object to destructure. The engine calls `nameCallee` with copies of the running
+// function's code and of its variables' names. `nameCallee` follows the instructions up to the failed one, with source
+// texts in place of values.
 //
 // The older build's engine does not call `nameCallee`.
 {
@@ -40,19 +41,27 @@
   const MOST_BYTES = 1 << 17;
   const MOST_NAME = 120;
   const MOST_WIDE_NAME = 60;
+  // Maximum length of an object and a property together.
+  const MOST_BOTH = 60;
+  // The kinds of errors, as in `runtimes/src/rewrite/quickjs`.
+  const NOT_ITERABLE = 2, NOT_AN_OBJECT = 3;
   // Maximum number of stack slots. Functions use fewer.
   const MOST_VALUES = 1 << 16;
 
   const PUSH_I32 = 1, PUSH_ATOM = 4, UNDEFINED = 6, NULL = 7, THIS = 8, FALSE = 9, TRUE = 10, DUP = 17, PERM3 = 24, SWAP = 27, CONSTRUCT = 33,
     CALL = 34, TAIL_CALL = 35, CALL_METHOD = 36, TAIL_CALL_METHOD = 37, ARRAY_FROM = 38, APPLY = 39, RETURN = 40, RETURN_UNDEFINED = 41, RETURN_ASYNC = 47,
     THROW = 48, THROW_ERROR = 49, EVAL = 50, GET_SUPER = 53, GET_VAR_UNDEFINED = 55, GET_VAR = 56, GET_FIELD = 64, GET_FIELD2 = 65, GET_PRIVATE = 67,
-    GET_ELEMENT = 70, GET_ELEMENT2 = 71, GET_LOCAL = 87, GET_ARGUMENT = 90, GET_OUTER = 93, GET_LOCAL_CHECKED = 97, GET_OUTER_CHECKED = 100,
-    IF_FALSE = 104, IF_TRUE = 105, GOTO = 106, CATCH = 107, GOSUB = 108, RET = 109, TO_KEY = 113, IS_NULLISH = 175, PUSH_MINUS_1 = 185, PUSH_7 = 193,
-    PUSH_I8 = 194, PUSH_I16 = 195, GET_LOCAL_8 = 199, GET_LOCALS_0_1 = 202, GET_LOCAL_0 = 203, GET_LOCAL_3 = 206, GET_ARGUMENT_0 = 215, GET_ARGUMENT_3 = 218,
+    GET_ELEMENT = 70, GET_ELEMENT2 = 71, APPEND = 81, GET_LOCAL = 87, PUT_LOCAL = 88, GET_ARGUMENT = 90, GET_OUTER = 93, GET_LOCAL_CHECKED = 97,
+    PUT_LOCAL_CHECKED = 98, PUT_LOCAL_INITIAL = 99, GET_OUTER_CHECKED = 100, IF_FALSE = 104, IF_TRUE = 105, GOTO = 106, CATCH = 107, GOSUB = 108, RET = 109,
+    TO_OBJECT = 112, TO_KEY = 113, FOR_OF = 126, FOR_AWAIT_OF = 127, IS_NULLISH = 175, PUSH_MINUS_1 = 185, PUSH_7 = 193, PUSH_I8 = 194, PUSH_I16 = 195,
+    GET_LOCAL_8 = 199, PUT_LOCAL_8 = 200, GET_LOCALS_0_1 = 202, GET_LOCAL_0 = 203, GET_LOCAL_3 = 206, PUT_LOCAL_0 = 207, PUT_LOCAL_3 = 210, GET_ARGUMENT_0 = 215,
+    GET_ARGUMENT_3 = 218,
     GET_OUTER_0 = 227, GET_OUTER_3 = 230, GET_LENGTH = 239, IF_FALSE_8 = 240, IF_TRUE_8 = 241, GOTO_8 = 242, GOTO_16 = 243, CALL_0 = 244, CALL_3 = 247;
 
   // The state of one call of `nameCallee`. The calls are never nested.
-  let bytes, code, variables, outers, argumentCount, values, height, jumps, isReached;
+  let bytes, code, variables, outers, argumentCount, values, height, jumps, isReached, kind, value;
+  // The values of jumps back, while `follow` collects them, and the position of the current instruction.
+  let backward, position;
 
   // A value is its source text, an object for a literal key, or `undefined` if it has no text.
   const joined = (object, name) => {
@@ -87,6 +96,9 @@
     const copy = { __proto__: null, height };
     for (let i = 0; i < height; i++) copy[i] = values[i];
     jumps[to] = copy;
+    if (backward === undefined || to > position) return;
+    copy.isBackward = true;
+    backward[to] = copy;
   };
   const word = (at) => u16(code, at + 1, true);
   const atom = (at) => atomText(i32(code, at + 1, true));
@@ -217,7 +229,9 @@
     if (arriving === undefined) {
       if (!isReached) height = 0;
     } else if (isReached) {
-      for (let i = 0; i < height; i++) if (values[i] !== arriving[i]) values[i] = undefined;
+      // In a declaration, the code of a pattern follows an `undefined` that it never uses.
+      const isUnused = (text) => arriving.isBackward && text === 'undefined';
+      for (let i = 0; i < height; i++) if (values[i] !== arriving[i]) values[i] = isUnused(values[i]) ? arriving[i] : undefined;
     } else {
       values = arriving;
       height = arriving.height;
@@ -225,8 +239,27 @@
     isReached = true;
   };
 
-  // Returns the message for the call at `at`, or `undefined` if its callee has no text.
+  const iterableMessage = (op) => {
+    if (op !== FOR_OF && op !== FOR_AWAIT_OF && op !== APPEND) return undefined;
+    const iterated = textOf(top(0));
+    return iterated === undefined ? undefined : `${shortened(iterated)} is not ${op === FOR_AWAIT_OF ? 'async ' : ''}iterable`;
+  };
+  // The statement `with` stores the object that it converts. A pattern reads a property next, if its name is constant.
+  const patternMessage = (at, op) => {
+    const next = bytes[at + 1];
+    const isWith = next === PUT_LOCAL || next === PUT_LOCAL_CHECKED || next === PUT_LOCAL_INITIAL || next === PUT_LOCAL_8 ||
+      next >= PUT_LOCAL_0 && next <= PUT_LOCAL_3;
+    if (op !== TO_OBJECT || isWith) return undefined;
+    const object = shortened(textOf(top(0)) ?? `${value}`);
+    const property = next === GET_FIELD2 ? atom(at + 1) : undefined;
+    const isNamed = property !== undefined && property.length + object.length <= MOST_BOTH;
+    return `Cannot destructure ${isNamed ? `property '${property}' of ` : ''}'${object}' as it is ${value}.`;
+  };
+
+  // Returns the message for the instruction at `at`, or `undefined` if the value has no text.
   const messageOf = (at, op) => {
+    if (kind === NOT_ITERABLE) return iterableMessage(op);
+    if (kind === NOT_AN_OBJECT) return patternMessage(at, op);
     let count;
     let isConstructor = op === CONSTRUCT;
     if (op >= CONSTRUCT && op <= TAIL_CALL_METHOD) count = word(at) + (isConstructor ? 2 : 1);
@@ -245,9 +278,11 @@
   const follow = (target) => {
     for (let at = 0; at <= target; ) {
       const op = bytes[at];
+      if (op === undefined) return undefined;
       const size = SIZES[op];
+      position = at;
       if (!isReached || at in jumps) arrive(at);
-      if (target < at + size) return messageOf(at, op);
+      if (target < at + size) return backward === undefined ? messageOf(at, op) : undefined;
       const act = actions[op];
       if (act === undefined) replace(TAKES[op], LEAVES[op], undefined);
       else act(at, op);
@@ -257,23 +292,35 @@
     return undefined;
   };
 
-  // Returns the message, or `undefined` if the callee has no text. The engine then throws its own error.
-  $.nameCallee = (codeBuffer, variableBuffer, outerBuffer, target, count) => {
+  // Returns the message, or `undefined` if the value has no text. The engine then throws its own error.
+  $.nameCallee = (codeBuffer, variableBuffer, outerBuffer, target, count, errorKind, wrongValue) => {
     if (codeBuffer.byteLength > MOST_BYTES) return undefined;
     bytes = new Bytes(codeBuffer);
     code = new View(codeBuffer);
     variables = new View(variableBuffer);
     outers = new View(outerBuffer);
     argumentCount = count;
-    // Not an array, because scripts can change `Array.prototype`.
-    values = { __proto__: null };
-    height = 0;
-    jumps = { __proto__: null };
-    isReached = true;
+    kind = errorKind;
+    value = wrongValue;
+    // Not arrays, because scripts can change `Array.prototype`.
+    const begin = (known) => {
+      values = { __proto__: null };
+      height = 0;
+      jumps = known;
+      isReached = true;
+    };
     try {
+      begin({ __proto__: null });
+      if (kind >= NOT_ITERABLE) {
+        // The code of a pattern precedes the code of its value, which ends with a jump back.
+        backward = { __proto__: null };
+        follow(codeBuffer.byteLength);
+        begin(backward);
+        backward = undefined;
+      }
       return follow(target);
     } finally {
-      bytes = code = variables = outers = values = jumps = undefined;
+      bytes = code = variables = outers = values = jumps = value = backward = undefined;
     }
   };
 }

@@ -12,13 +12,15 @@
 //! Property accesses, destructuring patterns, spread elements of arrays, `this` and the end of a derived constructor are
 //! recorded as well. The position of the current call is stored in the parser's stack frame.
 //!
-//! If the callee is not a function or constructor, the engine calls a function of the boot scripts, the namer. The namer
-//! returns the error message with the callee's name. The added global contains the address of the namer's value, or
-//! zero.
+//! If a callee is not a function or constructor, a value is not iterable, or `undefined` or `null` is destructured, the
+//! engine calls a function of the boot scripts, the namer. The namer returns the error message with the name of the
+//! value. The added global contains the address of the namer's value, or zero.
 //!
 //! The changes apply only to known binaries. The error for unexpected code contains the function's name.
 
 mod splices;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +50,9 @@ const ADDED: &[(&str, &[u8])] = &[
     ("record_property", &[0x60, 2, 0x7f, 0x7f, 0]),
     ("record_call", &[0x60, 2, 0x7f, 0x7f, 0]),
     ("record_token", &[0x60, 1, 0x7f, 0]),
+    ("throw_named", &[0x60, 3, 0x7f, 0x7e, 0x7f, 1, 0x7f]),
     ("throw_uncallable", &[0x60, 3, 0x7f, 0x7e, 0x7f, 0]),
+    ("iterator_method", &[0x60, 5, 0x7f, 0x7e, 0x7f, 0x7e, 0x7f, 1, 0x7e]),
 ];
 
 /// Functions of the binary that the added functions call.
@@ -57,6 +61,7 @@ const CALLED: &[&str] = &[
     "JS_Call",
     "JS_FreeCString",
     "JS_FreeValue",
+    "JS_GetPropertyInternal",
     "JS_NewArrayBufferCopy",
     "JS_ThrowTypeError",
     "JS_ThrowTypeErrorNotAConstructor",
@@ -107,6 +112,8 @@ const OUTER_BYTES: i32 = 8;
 
 // The tags of a `JSValue`, in its upper half.
 const OBJECT: i32 = -1;
+const NULL_TAG: i64 = 2;
+const UNDEFINED_TAG: i64 = 3;
 const EXCEPTION: i64 = 6;
 const UNDEFINED: i64 = 3 << 32;
 
@@ -118,9 +125,13 @@ const TEXT_FORMAT: i32 = 6111;
 /// The index of the C stack pointer's global.
 const STACK_POINTER: u32 = 0;
 /// The offsets of the namer's arguments.
-const ARGUMENTS: [u64; 5] = [0, 8, 16, 24, 32];
+const ARGUMENTS: [u64; 7] = [0, 8, 16, 24, 32, 40, 48];
 /// The size of the stack area for the namer's arguments, in bytes: a multiple of 16.
-const ARGUMENT_BYTES: i32 = 48;
+const ARGUMENT_BYTES: i32 = 64;
+
+/// The kind of error "not iterable". The splices and `callee.js` also contain the kinds: 0 if the callee is not a
+/// function, 1 if it is not a constructor, and 3 if `undefined` or `null` is converted to an object.
+const NOT_ITERABLE: i32 = 2;
 
 /// Applies the changes to the compiler and the errors. Preserves custom sections.
 pub(super) fn locate_calls(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
@@ -221,8 +232,8 @@ impl Context<'_> {
     }
 
     fn added(&self, name: &str) -> Result<Function, RewriteError> {
-        if name == "throw_uncallable" {
-            return self.throw_uncallable();
+        if name == "throw_named" {
+            return self.throw_named();
         }
         let mut function = Function::new([]);
         let mut code = function.instructions();
@@ -240,6 +251,8 @@ impl Context<'_> {
                 code.local_get(0).local_get(1).call(self.call("record")?);
                 code.local_get(1).i32_const(0).i32_store(at(CALL_LINE)).end();
             }
+            "throw_uncallable" => self.throw_uncallable(&mut code)?,
+            "iterator_method" => self.iterator_method(&mut code)?,
             "record_token" => {
                 let state = 0;
                 code.local_get(state).i32_load(at(PARSED_FUNCTION)).local_get(state).i32_load(at(TOKEN_LINE));
@@ -283,11 +296,45 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Calls the namer with the code of the running function: its bytecode, its variables, outer functions' variables,
-    /// the offset of the instruction and the number of arguments. Throws an error with the message that the namer
-    /// returns. Throws the engine's own error if the running function has no bytecode or the namer returns no message.
-    fn throw_uncallable(&self) -> Result<Function, RewriteError> {
+    /// Throws the namer's error, or the engine's own error if the namer returns no message.
+    fn throw_uncallable(&self, code: &mut InstructionSink<'_>) -> Result<(), RewriteError> {
         let (context, callee, constructs) = (0, 1, 2);
+        code.local_get(context).local_get(callee).local_get(constructs).call(self.call("throw_named")?);
+        code.if_(BlockType::Empty).return_().end();
+        code.local_get(constructs).if_(BlockType::Empty);
+        code.local_get(context).local_get(callee).call(self.call("JS_ThrowTypeErrorNotAConstructor")?);
+        code.else_();
+        code.local_get(context).i32_const(NOT_A_FUNCTION).i32_const(0).call(self.call("JS_ThrowTypeError")?).drop();
+        code.end();
+        Ok(())
+    }
+
+    /// Returns the iterator method of an object, like `JS_GetPropertyInternal`. For `undefined` and `null`, throws the
+    /// namer's error if the namer returns a message.
+    fn iterator_method(&self, code: &mut InstructionSink<'_>) -> Result<(), RewriteError> {
+        let (context, object) = (0, 1);
+        for (nth, tag) in [NULL_TAG, UNDEFINED_TAG].into_iter().enumerate() {
+            code.local_get(object).i64_const(32).i64_shr_u().i64_const(tag).i64_eq();
+            if nth > 0 {
+                code.i32_or();
+            }
+        }
+        code.if_(BlockType::Empty);
+        code.local_get(context).local_get(object).i32_const(NOT_ITERABLE).call(self.call("throw_named")?);
+        code.if_(BlockType::Empty).i64_const(EXCEPTION << 32).return_().end().end();
+        for argument in 0..5 {
+            code.local_get(argument);
+        }
+        code.call(self.call("JS_GetPropertyInternal")?);
+        Ok(())
+    }
+
+    /// Calls the namer with the code of the running function: its bytecode, its variables, outer functions' variables,
+    /// the offset of the instruction, the number of arguments, the kind of error and the value. Throws an error with the
+    /// message that the namer returns. Returns 0 if the running function has no bytecode or the namer returns no
+    /// message, and 1 if there is an exception.
+    fn throw_named(&self) -> Result<Function, RewriteError> {
+        let (context, value, kind) = (0, 1, 2);
         let (namer, frame, object, bytecode, arguments, text, result) = (3, 4, 5, 6, 7, 8, 9);
         let mut function = Function::new([(6, ValType::I32), (1, ValType::I64)]);
         let mut code = function.instructions();
@@ -309,7 +356,7 @@ impl Context<'_> {
         code.local_get(object).i32_load(at(FUNCTION_CODE)).local_set(bytecode);
         code.global_get(STACK_POINTER).i32_const(ARGUMENT_BYTES).i32_sub().local_tee(arguments);
         code.global_set(STACK_POINTER);
-        let [code_at, variables_at, outer_at, offset_at, count_at] = ARGUMENTS;
+        let [code_at, variables_at, outer_at, offset_at, count_at, kind_at, value_at] = ARGUMENTS;
         let restore = |code: &mut InstructionSink<'_>| {
             code.local_get(arguments).i32_const(ARGUMENT_BYTES).i32_add().global_set(STACK_POINTER);
         };
@@ -329,6 +376,8 @@ impl Context<'_> {
         code.i32_sub().i32_const(1).i32_sub().i64_extend_i32_u().i64_store(long(offset_at));
         code.local_get(arguments).local_get(bytecode).i32_load16_u(short(ARGUMENT_COUNT)).i64_extend_i32_u();
         code.i64_store(long(count_at));
+        code.local_get(arguments).local_get(kind).i64_extend_i32_u().i64_store(long(kind_at));
+        code.local_get(arguments).local_get(value).i64_store(long(value_at));
 
         // Clear the global, so that an error inside the namer cannot call the namer again.
         code.i32_const(0).global_set(self.namer);
@@ -342,7 +391,7 @@ impl Context<'_> {
         code.local_get(result).i64_const(32).i64_shr_u().i64_const(EXCEPTION).i64_eq();
         code.if_(BlockType::Empty);
         restore(&mut code);
-        code.return_().end();
+        code.i32_const(1).return_().end();
         code.local_get(result).i64_const(UNDEFINED).i64_ne().if_(BlockType::Empty);
         code.local_get(context).i32_const(0).local_get(result).i32_const(0).call(self.call("JS_ToCStringLen2")?);
         code.local_set(text).local_get(context).local_get(result).call(free);
@@ -351,15 +400,9 @@ impl Context<'_> {
         code.local_get(context).i32_const(TEXT_FORMAT).local_get(arguments).call(throw).drop();
         code.local_get(context).local_get(text).call(self.call("JS_FreeCString")?);
         restore(&mut code);
-        code.return_().end().end();
+        code.i32_const(1).return_().end().end();
         restore(&mut code);
-        code.end();
-
-        code.local_get(constructs).if_(BlockType::Empty);
-        code.local_get(context).local_get(callee).call(self.call("JS_ThrowTypeErrorNotAConstructor")?);
-        code.else_();
-        code.local_get(context).i32_const(NOT_A_FUNCTION).i32_const(0).call(throw).drop();
-        code.end().end();
+        code.end().i32_const(0).end();
         Ok(function)
     }
 }
@@ -385,103 +428,4 @@ fn token_column(code: &mut InstructionSink<'_>) {
     text_and_start(code);
     code.i32_sub().i32_const(1).i32_add().else_();
     code.local_get(state).i32_load(at(TOKEN_COLUMN)).end();
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fmt::Write as _;
-
-    use wasmparser::{BinaryReader, FunctionBody, Validator};
-
-    use super::*;
-
-    /// Returns a module with all functions that the added code calls, and one function to splice.
-    fn module() -> Vec<u8> {
-        let mut text =
-            String::from("(module (memory 1) (global $stack (mut i32) (i32.const 64)) (global f64 (f64.const 0))");
-        for name in CALLED {
-            let signature = match *name {
-                "JS_Call" => "(param i32 i64 i64 i32 i32) (result i64) i64.const 0",
-                "JS_FreeValue" | "JS_ThrowTypeErrorNotAConstructor" => "(param i32 i64)",
-                "JS_FreeCString" => "(param i32 i32)",
-                "emit_source_loc_at" => "(param i32 i32 i32)",
-                "JS_ToCStringLen2" => "(param i32 i32 i64 i32) (result i32) i32.const 0",
-                _ => "(param i32 i32 i32) (result i64) i64.const 0",
-            };
-            writeln!(text, "(func ${name} {signature})").unwrap();
-        }
-        text.push_str("(func $spliced (param i32 i32) local.get 0 local.get 1 i32.const 7 drop drop drop))");
-        wat::parse_str(text).unwrap()
-    }
-
-    fn bodies(module: &[u8]) -> Vec<Vec<String>> {
-        let sections = Sections::read(module).unwrap();
-        let operators = |body| FunctionBody::new(BinaryReader::new(body, 0)).get_operators_reader().unwrap();
-        let text = |body| operators(body).into_iter().map(|operator| format!("{:?}", operator.unwrap())).collect();
-        bodies_of(&sections).unwrap().into_iter().map(text).collect()
-    }
-
-    #[test]
-    fn added_code_is_valid_and_the_global_is_zero() {
-        let before = module();
-        let after = locate_calls_with(&before, &[]).unwrap();
-        Validator::new().validate_all(&after).unwrap();
-        let (old, new) = (bodies(&before), bodies(&after));
-        assert_eq!(new[..old.len()], old[..]);
-        assert_eq!(new.len(), old.len() + ADDED.len());
-        let sections = Sections::read(&after).unwrap();
-        let globals = sections.globals().unwrap();
-        assert!(globals.len() == 3 && globals[2].mutable && globals[2].content_type == wasmparser::ValType::I32);
-        assert!(sections.names().is_some(), "the recipe's names are looked up later");
-    }
-
-    #[test]
-    fn spliced_code_calls_the_added_functions() {
-        let splice = Splice::new("spliced", "41 07 1a", "20 00 20 01 10 {record_call} 41 07 1a");
-        let after = locate_calls_with(&module(), &[splice]).unwrap();
-        Validator::new().validate_all(&after).unwrap();
-        let position = ADDED.iter().position(|(name, _)| *name == "record_call").unwrap();
-        let index = CALLED.len() + 1 + position;
-        assert_eq!(bodies(&after)[CALLED.len()][4], format!("Call {{ function_index: {index} }}"));
-    }
-
-    #[test]
-    fn modules_that_waited_are_completed_in_both_binaries() {
-        for (status, flag) in [(95, 124), (87, 116)] {
-            let store = format!("(i32.store8 offset={status} (local.get 9) (i32.const 5))");
-            let locals = "i32 ".repeat(10);
-            let text = format!("(module (memory 1) (func) (func ${FULFILLED} (local {locals}) {store}))");
-            let after = complete_modules(&wat::parse_str(&text).unwrap()).unwrap();
-            Validator::new().validate_all(&after).unwrap();
-            let code = &bodies(&after)[1];
-            assert_eq!(code.len(), 7, "{code:?}");
-            assert!(code[5].starts_with("I32Store8") && code[5].contains(&format!("offset: {flag}")), "{code:?}");
-        }
-        let problem = complete_modules(&module()).unwrap_err().to_string();
-        assert!(problem.contains("no function named `"), "{problem}");
-        let other = wat::parse_str(format!("(module (func ${FULFILLED}))")).unwrap();
-        let problem = complete_modules(&other).unwrap_err().to_string();
-        assert!(problem.contains("has unexpected code"), "{problem}");
-    }
-
-    #[test]
-    fn unknown_binary_error_names_the_function() {
-        let problem = locate_calls(&module()).unwrap_err().to_string();
-        assert!(problem.contains("no function named `"), "{problem}");
-        let problem = locate_calls(&wat::parse_str("(module (func $f))").unwrap()).unwrap_err().to_string();
-        assert!(problem.contains("no function named `"), "{problem}");
-        let splice = Splice::new("spliced", "41 08 1a", "1a");
-        let problem = locate_calls_with(&module(), &[splice]).unwrap_err().to_string();
-        assert!(problem.contains("`spliced` has unexpected code"), "{problem}");
-    }
-
-    #[test]
-    fn all_splices_can_be_encoded() {
-        let splices = || SPLICES.iter().chain(COMPLETIONS);
-        let names = splices().flat_map(Splice::calls).chain(splices().map(|splice| splice.function));
-        let functions = names.map(|name| (name.to_owned(), 1)).collect();
-        for splice in splices() {
-            splice.encoded(&functions).unwrap();
-        }
-    }
 }

@@ -12,6 +12,10 @@ const RETURN: &str = "emit_return";
 const CALL: &str = "JS_CallInternal";
 /// The name of the function that calls constructors.
 const CONSTRUCT: &str = "JS_CallConstructorInternal";
+/// The name of the function that returns the iterator of a value.
+const ITERATOR: &str = "JS_GetIterator";
+/// The name of the function that converts a value to an object.
+const OBJECT: &str = "JS_ToObject";
 /// The name of the function that implements `apply`.
 const APPLY: &str = "js_function_apply";
 
@@ -115,5 +119,28 @@ pub(super) const SPLICES: &[Splice] = &[
         CONSTRUCT,
         "20 00 20 01 10 {JS_ThrowTypeErrorNotAConstructor}",
         "20 00 20 01 41 01 10 {throw_uncallable}",
+    ),
+    // Names `undefined` and `null` in errors of `for`-`of`, array patterns and spread elements.
+    Splice::new(
+        ITERATOR,
+        "41 e4 01 20 01 41 00 10 {JS_GetPropertyInternal} 22 03 42 80 80 80 80 70 83 42 80 80 80 80 e0 00 51 0d 06",
+        "41 e4 01 20 01 41 00 10 {iterator_method} 22 03 42 80 80 80 80 70 83 42 80 80 80 80 e0 00 51 0d 06",
+    ),
+    Splice::new(
+        CALL,
+        "41 e4 01 20 0b 41 00 10 {JS_GetPropertyInternal} 22 0b",
+        "41 e4 01 20 0b 41 00 10 {iterator_method} 22 0b",
+    ),
+    // Throws "value is not iterable" only if the namer returns no message.
+    Splice::new(
+        ITERATOR,
+        "20 00 41 {@14184} 41 00 10 {JS_ThrowTypeError} 1a",
+        "20 00 20 01 41 02 10 {throw_named} 45 04 40 20 00 41 {@14184} 41 00 10 {JS_ThrowTypeError} 1a 0b",
+    ),
+    // Throws "Cannot convert undefined or null to object" only if the namer returns no message.
+    Splice::new(
+        OBJECT,
+        "20 00 41 {@4274} 41 00 10 {JS_ThrowTypeError} 1a",
+        "20 00 20 01 41 03 10 {throw_named} 45 04 40 20 00 41 {@4274} 41 00 10 {JS_ThrowTypeError} 1a 0b",
     ),
 ];
