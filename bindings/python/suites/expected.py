@@ -1,0 +1,73 @@
+"""A pytest plugin that compares a run with the list of tests that are expected not to pass.
+
+`EXPECTED` is the path of the list. Its first line, `# N tests`, is the size of the suite, so that a suite that pytest no longer collects
+fails. A line `# REASON` follows, and then the tests that do not pass for this reason. `BLESS=1` writes the list instead.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+def read(path: Path) -> tuple[int, dict[str, str]]:
+    """Returns the number of tests, and the reason for each test that is expected not to pass."""
+    first, *lines = path.read_text().splitlines()
+    reasons: dict[str, str] = {}
+    reason = "no reason"
+    for line in filter(None, lines):
+        if line.startswith("# "):
+            reason = line[2:]
+        elif line in reasons:
+            raise pytest.UsageError(f"{path.name} lists `{line}` twice")
+        else:
+            reasons[line] = reason
+    return int(first.split()[1]), reasons
+
+
+def write(path: Path, total: int, reasons: dict[str, str]) -> None:
+    lines = [f"# {total} tests"]
+    for reason in dict.fromkeys(reasons.values()):
+        lines += [f"# {reason}", *(name for name, its_reason in reasons.items() if its_reason == reason)]
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+class Comparison:
+    """Collects the outcomes of a run and compares them at its end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.passed: dict[str, bool] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        # The file is always the same, and its directory depends on the checkout.
+        name = report.nodeid.partition("::")[2]
+        # A test has reports for its setup, its call and its teardown. All of them must pass.
+        self.passed[name] = self.passed.get(name, True) and report.passed
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        total, reasons = read(self.path)
+        lines = self.path.name
+        failed = [name for name, passed in self.passed.items() if not passed]
+        if os.environ.get("BLESS") == "1":
+            known = {name: reason for name, reason in reasons.items() if name in failed}
+            write(self.path, len(self.passed), known | {name: "add the reason" for name in failed if name not in known})
+            session.exitstatus = 0
+            return
+        problems = [f"{name}: did not pass, and {lines} does not list it" for name in failed if name not in reasons]
+        for name in reasons:
+            if self.passed.get(name, True):
+                outcome = "passed" if name in self.passed else "not a test of this suite"
+                problems.append(f"{name}: {outcome}; remove its line from {lines}")
+        if len(self.passed) != total:
+            problems.append(f"{len(self.passed)} tests ran, and {lines} says {total}")
+        print("\n" + "".join(f"\n{problem}" for problem in problems))
+        print(f"{len(self.passed) - len(failed)} of {len(self.passed)} passed")
+        session.exitstatus = 1 if problems else 0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Comparison(Path(os.environ["EXPECTED"])))
