@@ -1,10 +1,31 @@
-"""The tests of Strands for sandboxes, with the adapter as the sandbox."""
+"""The tests of Strands for sandboxes that run commands in a shell and in a container, with the adapter as the sandbox."""
 
+import inspect
+from typing import Any
+
+import pytest
 from glovebox_sandbox.integrations.strands import GloveboxSandbox
 from tests.strands.sandbox import test_posix_shell
+from tests_integ.sandbox import test_docker
 
-# The module's fixture creates this class, and its tests use no other sandbox.
-test_posix_shell._ShellTestSandbox = lambda working_dir: GloveboxSandbox()
 
-from tests.strands.sandbox.test_posix_shell import *  # noqa: E402, F403
-from tests.strands.sandbox.test_posix_shell import sandbox  # noqa: E402, F401
+def create(*arguments: Any, **options: Any) -> GloveboxSandbox:
+    return GloveboxSandbox()
+
+
+# The tests get their sandboxes from the first module's fixture `sandbox`, and from the second module's class.
+test_posix_shell._ShellTestSandbox = create
+test_docker.DockerSandbox = create
+sandbox = test_posix_shell.sandbox
+
+
+@pytest.fixture
+def container() -> str:
+    return "glovebox"
+
+
+# The other tests of these modules use no sandbox.
+for module in (test_posix_shell, test_docker):
+    for name, test in vars(module).items():
+        if name.startswith("test_") and {"sandbox", "container"} & inspect.signature(test).parameters.keys():
+            globals()[name] = test
