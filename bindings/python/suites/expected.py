@@ -40,6 +40,7 @@ class Comparison:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.passed: dict[str, bool] = {}
+        self.report: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         # The file is always the same, and its directory depends on the checkout.
@@ -48,25 +49,31 @@ class Comparison:
         self.passed[name] = self.passed.get(name, True) and report.passed
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        # Interrupted, or a module that cannot be imported.
+        if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            return
         total, reasons = read(self.path)
-        lines = self.path.name
         failed = [name for name, passed in self.passed.items() if not passed]
+        self.report = [f"{len(self.passed) - len(failed)} of {len(self.passed)} passed"]
         if os.environ.get("BLESS") == "1":
             known = {name: reason for name, reason in reasons.items() if name in failed}
             write(self.path, len(self.passed), known | {name: "add the reason" for name in failed if name not in known})
-            session.exitstatus = 0
+            session.exitstatus = pytest.ExitCode.OK
             return
-        problems = [f"{name}: did not pass, and {lines} does not list it" for name in failed if name not in reasons]
+        problems = [f"{name}: did not pass, and {self.path.name} does not list it" for name in failed if name not in reasons]
         for name in reasons:
             if self.passed.get(name, True):
                 outcome = "passed" if name in self.passed else "not a test of this suite"
-                problems.append(f"{name}: {outcome}; remove its line from {lines}")
+                problems.append(f"{name}: {outcome}; remove its line from {self.path.name}")
         if len(self.passed) != total:
-            problems.append(f"{len(self.passed)} tests ran, and {lines} says {total}")
-        print("\n" + "".join(f"\n{problem}" for problem in problems))
-        print(f"{len(self.passed) - len(failed)} of {len(self.passed)} passed")
-        session.exitstatus = 1 if problems else 0
+            problems.append(f"{len(self.passed)} tests ran, and {self.path.name} says {total}")
+        self.report = [*problems, *self.report]
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED if problems else pytest.ExitCode.OK
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for line in self.report:
+            terminalreporter.write_line(line)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -26,6 +26,6 @@ def container() -> str:
 
 # The other tests of these modules use no sandbox.
 for module in (test_posix_shell, test_docker):
-    for name, test in vars(module).items():
-        if name.startswith("test_") and {"sandbox", "container"} & inspect.signature(test).parameters.keys():
-            globals()[name] = test
+    for name, value in vars(module).items():
+        if name.startswith("test_") and {"sandbox", "container"} & inspect.signature(value).parameters.keys():
+            globals()[name] = value
