@@ -29,7 +29,6 @@ from proof.takeover import Takeover, takeover
 
 # Pause between two faults when takeovers are measured.
 SETTLE_S = 5.0
-LATE_TIMEOUT_S = 30.0
 
 
 def arguments() -> argparse.Namespace:
@@ -93,7 +92,7 @@ async def prove(options: argparse.Namespace, programs: Programs, checker: Path, 
             await load.stop()
             say(begun, "every session has been read")
             record = broken.record_of(load, fleet.tools)
-            late = await close_comes_late(Client(http, fleet.ingresses, fleet.callback, seed, LATE_TIMEOUT_S), fleet)
+            late = await close_comes_late(Client(http, fleet.ingresses, fleet.callback, seed), fleet)
             suspended = await suspension_repeats_no_effect(http, fleet)
             noticed = await broken.live(http, fleet, checker, seed)
             supervisor.cancel()

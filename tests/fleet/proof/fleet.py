@@ -20,6 +20,9 @@ from proof.tools import Tools
 
 # Timeout for starting each process of the fleet on a busy machine.
 START_S = 90.0
+# Time limit of scripts, which includes waiting for the engine and for the processor. It is longer than any client waits, so
+# that neither a slow machine nor a fault ends a script.
+SCRIPT_S = 600.0
 # The bucket that sessions are stored in.
 BUCKET = "sessions"
 
@@ -68,6 +71,7 @@ class Fleet:
         # The secret only signs requests; the tool server accepts any signature.
         secret = directory / "callback-secret"
         secret.write_text("whsec_" + base64.b64encode(bytes(32)).decode())
+        command += ["--timeout-ms", str(round(SCRIPT_S * 1e3))]
         command += ["--runtime", "python", "--callback", url(self.tools_host.address, TOOLS) + "/*", "--callback-secret-file", str(secret)]
         environment = {
             "AWS_ENDPOINT_URL": url(self.objects.address, objects.PORT),
