@@ -12,6 +12,7 @@ from pathlib import Path
 from proof.history import EXECUTIONS, Effect, Operation
 
 CHECKER_S = 600
+LINEARIZABLE = "each history is linearizable"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def check(record: Record, checker: Path) -> dict[str, list[str]]:
         "no effect of a tool is recorded twice": recorded_twice(record),
         "each acknowledged call to a tool is recorded, with its count": not_recorded(record),
         "effects are recorded in the order of the executions": out_of_order(record),
-        "each history is linearizable": not_linearizable(record, checker),
+        LINEARIZABLE: not_linearizable(record, checker),
     }
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import aiohttp
 
-from proof import broken, doctored, faults
-from proof.checks import check
+from proof import broken, doctored, faults, replicas
+from proof.checks import LINEARIZABLE, check
 from proof.client import Client
 from proof.faults import NODES, SERVERS, Injector
 from proof.fleet import Fleet, Programs
@@ -98,6 +98,7 @@ async def prove(options: argparse.Namespace, programs: Programs, checker: Path, 
             supervisor.cancel()
         load.history.save(directory / "history.jsonl")
         violations = check(record, checker)
+        violations[LINEARIZABLE] = replicas.explained(violations[LINEARIZABLE], directory, [host.name for host in fleet.servers])
         violations["a close that comes late leaves the new session alone"] = late
         violations["a suspended execution is resumed on other nodes, and repeats no effect"] = suspended
         violations["the checks notice each broken variant"] = [name for name, checks in noticed.items() if not any(checks.values())]

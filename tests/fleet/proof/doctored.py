@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import copy
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from proof import replicas
 from proof.checks import Record, check
 from proof.history import Effect, Operation
 
@@ -86,12 +88,35 @@ DOCTORED: dict[str, tuple[str, Callable[[Record], Record]]] = {
 }
 
 
+# An entry of an engine server's log.
+MISSING = """\
+2026-01-01T10:20:{second}.423109Z WARN restate_invoker_impl
+  Invocation error, retrying in 63ms 146µs.
+    error: Got a (transient) error from the service while processing invocation.
+      [500 Internal] the blob `sessions/{session}/bb7d8acbcfd6fe14/0000000033-44d9f9aa` is not in the store.
+    restate.invocation.target: glovebox-sessions-ce/{session}/execute
+"""
+REFUTED = ["s: refuted", "r: refuted"]
+
+
+def outdated_copies_are_named() -> None:
+    """Raises if the explanation of a refuted history does not name the server whose copy of the session is outdated."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        (directory / "server1.log").write_text("".join(MISSING.format(session=session, second=second) for session, second in (("s", 10), ("t", 11), ("s", 12))))
+        (directory / "server2.log").write_text("")
+        explained = replicas.explained(REFUTED, directory, ["server1", "server2"])
+    if not explained[0].startswith("s: refuted; server1 tried 2 times from 10:20:10 to 10:20:12 to continue generation 33,") or explained[1] != REFUTED[1]:
+        raise RuntimeError(f"self-test: an outdated copy of a session is not named: {explained}")
+
+
 def doctored(checker: Path) -> dict[str, dict[str, list[str]]]:
     """Returns the violations in each doctored history. Raises if the valid history has violations, if the intended
     check misses a change, or if a check has no doctored history."""
     held = {name: found for name, found in check(example(), checker).items() if found}
     if held:
         raise RuntimeError(f"self-test: violations in a valid history: {held}")
+    outdated_copies_are_named()
     noticed = {}
     meant = set()
     for variant, (name, doctor) in DOCTORED.items():
