@@ -162,6 +162,12 @@ impl Tenant {
         let (session, is_remote) = (work.session().cloned(), self.is_remote(&work));
         let permits = self.admit_stepped(session.as_ref());
         let (suspended, held) = self.admit_work(door, &mut work, watch.cancel.as_ref(), true, permits).await?;
+        let claim = match claim {
+            // Starting the script replaces the state of its session, so a request that has waited while the execution was
+            // resumed must fail here.
+            Some(claim) => Some(Service::blocking(move || claim.check().map(|()| claim)).await??),
+            None => None,
+        };
         let (tenant, cancel) = (self.clone(), self.inner.service.token());
         let guard = CancelOnDrop(cancel.clone());
         let cancelled = cancel.clone();
@@ -203,7 +209,7 @@ impl Tenant {
             let mut advanced = stepping.started.advance(Vec::new()).await;
             if let Some(claim) = claim
                 && advanced.is_ok()
-                && let Err(error) = Service::blocking(claim).await.flatten()
+                && let Err(error) = Service::blocking(move || claim.take()).await.flatten()
             {
                 stepping.output.set(None).await;
                 let _ = match advanced {

@@ -23,8 +23,25 @@ use crate::{
 const NO_STORE: &str = "this server does not store suspended executions; set `suspendable` instead of `suspend`, and \
                         store the bytes from `POST /v1/executions/{id}/suspend`";
 
-/// Removes a stored execution from the store, so that no other request resumes it. Blocks.
-pub(crate) type Claim = Box<dyn FnOnce() -> Result<(), ServiceError> + Send>;
+/// The right to claim a stored execution. Its methods block.
+pub(crate) struct Claim {
+    store: Arc<SuspendedStore>,
+    id: SuspendedId,
+    version: StoredVersion,
+}
+
+impl Claim {
+    /// Fails if the execution is no longer stored.
+    pub(super) fn check(&self) -> Result<(), ServiceError> {
+        self.store.check_stored(&self.id)
+    }
+
+    /// Removes the execution from the store, so that no other request resumes it. Of several claims for the same
+    /// execution, one succeeds.
+    pub(super) fn take(self) -> Result<(), ServiceError> {
+        self.store.claim(&self.id, self.version)
+    }
+}
 
 /// An execution that was suspended and stored.
 pub(crate) struct Suspension {
@@ -197,10 +214,9 @@ impl Tenant {
         self.with_suspended_store(move |store| store.read(parsed?, Timestamp::now(), reserve)).await
     }
 
-    /// Returns a callback that removes a stored execution. Of several callbacks for the same execution, one succeeds.
+    /// Returns the right to claim a stored execution.
     pub(crate) fn claim(&self, id: SuspendedId, version: StoredVersion) -> Result<Claim, ServiceError> {
-        let store = self.suspended_store()?;
-        Ok(Box::new(move || store.claim(&id, version)))
+        Ok(Claim { store: self.suspended_store()?, id, version })
     }
 
     /// Returns a page of the stored executions, in the order of their expiry.

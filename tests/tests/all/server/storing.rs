@@ -377,6 +377,21 @@ fn changed_bytes_are_rejected() {
 }
 
 #[test]
+fn late_request_does_not_replace_the_state_of_a_session() {
+    let server = Server::start(setup());
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    let body = json!({"source": "x = tools.ask(q=1)", "tools": [{"name": "ask"}], "suspend": true});
+    let (id, _) = stored(&server.post("/v1/sessions/s/execute", &body));
+    let body = json!({"answers": answer(0, "one")}).to_string();
+    let any = [("if-match", "*")];
+    let streams: Vec<_> = (0..4).map(|_| server.begin("POST", &path(&id), &any, body.as_bytes())).collect();
+    let answers: Vec<_> = streams.into_iter().map(Answer::read).collect();
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{answers:?}");
+    let read = server.post("/v1/sessions/s/execute", &json!({"source": "x"})).ok();
+    assert_eq!(read["value"]["json"], "one", "{answers:?}");
+}
+
+#[test]
 fn execution_in_a_session_continues_after_a_restart() {
     let server = Server::start(setup());
     let run = |server: &Server, source: &str| {

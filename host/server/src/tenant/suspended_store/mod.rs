@@ -208,6 +208,14 @@ impl SuspendedStore {
         Ok((ReadEntry { id, version: stored.version, execution }, reserved))
     }
 
+    /// Fails if an entry does not exist.
+    pub(crate) fn check_stored(&self, id: &SuspendedId) -> Result<(), ServiceError> {
+        match block_on(self.store.record(&id.id)).map_err(failed)? {
+            Some(_) => Ok(()),
+            None => Err(not_found(id.as_str())),
+        }
+    }
+
     /// Removes an entry in order to resume its execution. Of several callers, in all processes, one succeeds.
     ///
     /// # Errors
