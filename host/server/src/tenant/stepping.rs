@@ -214,7 +214,12 @@ impl Tenant {
                 stepping.output.set(None).await;
                 let _ = match advanced {
                     Ok(ExecutorStep::Done(finished)) => tenant.finish(stepping, *finished),
-                    _ => tenant.end(stepping).await,
+                    _ => {
+                        // A cancelled script can make calls while it handles the exception. A suspended one makes none:
+                        // only the request with the claim continues the script.
+                        let _ = stepping.started.suspend().await;
+                        tenant.end(stepping).await
+                    }
                 };
                 return Err(error);
             }

@@ -140,6 +140,28 @@ fn one_of_several_concurrent_requests_continues_the_script() {
 }
 
 #[test]
+fn script_without_a_claim_handles_no_cancellation() {
+    let paid = Arc::new(AtomicUsize::new(0));
+    let payments = Arc::clone(&paid);
+    let server = with_tenant(move |tenant| {
+        let pay = Tool::new("pay", "Pays.").handler(move |_, _| {
+            payments.fetch_add(1, Ordering::SeqCst);
+            Ok(json!("paid"))
+        });
+        tenant.tools = vec![pay];
+    });
+    let source = "try:\n    print(tools.ask(q=1))\nexcept BaseException:\n    tools.pay()\n    raise";
+    for _ in 0..5 {
+        let (id, _) = stored(&server.post("/v1/execute", &request("python", source)));
+        let body = json!({"answers": answer(0, "yes")}).to_string();
+        let streams: Vec<_> = (0..6).map(|_| server.begin("POST", &path(&id), &[], body.as_bytes())).collect();
+        let answers: Vec<_> = streams.into_iter().map(Answer::read).collect();
+        assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{answers:?}");
+    }
+    assert_eq!(paid.load(Ordering::SeqCst), 0);
+}
+
+#[test]
 fn request_that_fails_before_the_script_continues_can_be_repeated() {
     let server = Server::start(setup());
     let id = start(&server);
