@@ -83,6 +83,7 @@ pub(crate) struct SuspendedStore {
 pub(crate) struct NewEntry {
     id: SuspendedId,
     created_at: Timestamp,
+    max_bytes: u64,
     lock: SessionLock,
     _bytes: Reservation,
     _counted: CountedEntry,
@@ -162,24 +163,31 @@ impl SuspendedStore {
         let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
         let expires = Timestamp::from_unix_ms(now.unix_ms().saturating_add(ttl_ms));
         let id = SuspendedId::new(expires).ok_or(ServiceError::Panicked)?;
-        let bytes = u64::try_from(max_bytes).unwrap_or(u64::MAX);
-        let reserved = match block_on(self.store.quota().reserve(&id.id, bytes)) {
+        let max_bytes = u64::try_from(max_bytes).unwrap_or(u64::MAX);
+        let reserved = match block_on(self.store.quota().reserve(&id.id, max_bytes)) {
             Err(StoreError::Full { .. }) => {
                 self.delete_expired(now)?;
-                block_on(self.store.quota().reserve(&id.id, bytes))
+                block_on(self.store.quota().reserve(&id.id, max_bytes))
             }
             reserved => reserved,
         };
         let lock = self.lock(&id, LOCK_TIME)?;
         let bytes = reserved.map_err(failed)?;
-        Ok(NewEntry { id, created_at: now, lock, _bytes: bytes, _counted: counted })
+        Ok(NewEntry { id, created_at: now, max_bytes, lock, _bytes: bytes, _counted: counted })
     }
 
-    /// Writes a reserved entry. It is durable when this returns.
+    /// Writes a reserved entry. It is durable when this returns. An entry that is longer than its reservation needs room
+    /// for the rest.
     pub(crate) fn write(&self, entry: NewEntry, execution: &StoredExecution) -> Result<SuspendedId, ServiceError> {
-        let NewEntry { id, created_at, lock, .. } = &entry;
+        let NewEntry { id, created_at, max_bytes, lock, .. } = &entry;
         let state = execution.encode(self.seal(id)).map_err(|error| ServiceError::Invalid(error.to_string()))?;
-        let record = SessionRecord::new(id.id.clone(), *created_at, u64::try_from(state.len()).unwrap_or(u64::MAX));
+        let bytes = u64::try_from(state.len()).unwrap_or(u64::MAX);
+        // A script that polls for its answers can make further calls before it is suspended.
+        let _more = match bytes.saturating_sub(*max_bytes) {
+            0 => None,
+            more => Some(block_on(self.store.quota().reserve(&id.id, more)).map_err(failed)?),
+        };
+        let record = SessionRecord::new(id.id.clone(), *created_at, bytes);
         block_on(self.store.put_reserved(lock, &record, &state)).map_err(failed)?;
         Ok(entry.id)
     }

@@ -113,6 +113,18 @@ fn expired_entries_do_not_count() {
 }
 
 #[test]
+fn longer_entry_needs_room_for_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), 10, 4_096);
+    let reserve = || store.reserve(at(0), TTL, 16).unwrap();
+    let longer = StoredExecution { suspended: vec![0; 4_096], ..execution() };
+    assert_eq!(code(store.write(reserve(), &longer)), "quota-exceeded");
+    assert!(ids(&store, at(0)).is_empty());
+    store.write(reserve(), &execution()).unwrap();
+    assert_eq!(ids(&store, at(0)).len(), 1);
+}
+
+#[test]
 fn reserved_entries_count() {
     let (_dir, store) = store(2);
     let reserve = || store.reserve(at(0), TTL, 4_096);
