@@ -120,7 +120,8 @@ impl Session {
     pub fn variables(&self) -> Option<Vec<SessionVariable>> {
         let (sandbox, info) = (self.sandbox(), self.info());
         // The session's share of memory includes checkpoints, which are not copied.
-        let copied_bytes = info.held_bytes.min(info.memory_bytes);
+        let file_bytes = self.files().snapshot().map_or(0, |files| files.held_bytes());
+        let copied_bytes = info.held_bytes.min(info.memory_bytes.saturating_add(file_bytes));
         if sandbox.language() != Language::Python || copied_bytes > MAX_COPIED_BYTES {
             return None;
         }
