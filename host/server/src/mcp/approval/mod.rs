@@ -221,8 +221,11 @@ impl ApprovedRun<'_> {
         }
         let mut work = self.server.work(given).await?;
         let script = work.script();
-        // The sandbox already has the tools that the policy marks.
-        let offered = self.tenant.tools();
+        // The sandbox already has the tools that the policy marks, except on the nodes of a fleet.
+        let offered: &[Tool] = match self.tenant.is_in_fleet() && self.is_in_session() {
+            true => &[],
+            false => self.tenant.tools(),
+        };
         let is_missing = |tool: &&Tool| offered.iter().all(|other| other.name() != tool.name());
         let missing = self.tenant.approved_tools().iter().filter(is_missing);
         script.tools = missing.map(|tool| tool.clone().stepped()).collect();
