@@ -1,5 +1,6 @@
 //! Tests a model's sessions in a fleet.
 
+use glovebox::{Approve, Tool};
 use glovebox_server::SessionLocation;
 use serde_json::json;
 
@@ -31,6 +32,21 @@ fn fleet_session_behaves_like_any_other() {
     assert!(mcp.refused("session_undo", json!({"session": "s"})).contains("no-checkpoint"));
     mcp.ok("session_close", json!({"session": "s"}));
     assert!(mcp.refused("session_close", json!({"session": "s"})).contains("not-found"));
+}
+
+#[test]
+fn tools_that_the_policy_marks_need_an_approval_in_a_fleet() {
+    let engine = FleetEngine::start();
+    let client = engine.client();
+    let mcp = Mcp::changed(move |config| {
+        config.location = SessionLocation::Fleet { client, scope: "mcp".parse().unwrap() };
+        config.tools = vec![Tool::new("pay", "Pays.").handler(|_, arguments| Ok(arguments))];
+        config.policy.tools.entry("pay".to_owned()).or_default().approve = Approve::Always;
+    });
+    mcp.ok("session_open", json!({"language": "python", "session": "s"}));
+    let code = "try:\n    tools.pay()\nexcept tools.ToolError as error:\n    print(type(error).__name__)";
+    let answer = mcp.ok("run_code", json!({"language": "python", "session": "s", "code": code}));
+    assert_eq!(answer.structured_content.unwrap()["stdout"], "ToolDenied\n", "the client cannot ask a person");
 }
 
 #[test]
