@@ -81,6 +81,7 @@ import json
 import keyword
 import linecache
 import logging
+import marshal
 import math
 import mimetypes
 import os

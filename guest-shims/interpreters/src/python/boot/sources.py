@@ -10,6 +10,9 @@ class Name(str):
 
     __slots__ = ("source",)  # the text, replaced by its lines on first use; scripts can change it
 
+    def __reduce_ex__(self, protocol):
+        return str, (str(self),)  # no interpreter can import this class
+
 
 class Lines:
     """The running script's lines for linecache, split on first use."""
@@ -113,6 +116,45 @@ def lazycache(filename, module_globals):
 
 replace(linecache, "getlines", getlines)
 replace(linecache, "lazycache", lazycache)
+
+# --- marshal --------------------------------------------------------------------------------------
+
+_dump, _dumps = marshal.dump, marshal.dumps
+
+
+def plain(value):
+    """Copies a value, with a `str` in place of each `Name`."""
+    kind = type(value)
+    if kind is Name:
+        return str(value)
+    if kind is types.CodeType:
+        return value.replace(co_filename=str(value.co_filename), co_consts=plain(value.co_consts))
+    if kind is dict:
+        return {plain(key): plain(item) for key, item in value.items()}
+    return kind(map(plain, value)) if kind in (tuple, list, set, frozenset) else value
+
+
+def marshalled(function, value, *args, **named):
+    try:
+        return function(value, *args, **named)
+    except ValueError:  # marshal supports no subclass of `str`
+        try:
+            value = plain(value)
+        except RecursionError:
+            pass
+    return function(value, *args, **named)
+
+
+def dump(value, /, *args, **named):
+    return marshalled(_dump, value, *args, **named)
+
+
+def dumps(value, /, *args, **named):
+    return marshalled(_dumps, value, *args, **named)
+
+
+replace(marshal, "dump", dump)
+replace(marshal, "dumps", dumps)
 
 # --- inspect --------------------------------------------------------------------------------------
 
