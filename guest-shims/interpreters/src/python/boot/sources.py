@@ -202,7 +202,9 @@ def definition(kind, text, method):
     in the class since 3.13, and the position of a method."""
     position, found = vars(kind).get("__firstlineno__"), None
     try:
-        nodes = [(compile(text, "<script>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True), "")]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the script's own compilation has reported its warnings
+            nodes = [(compile(text, "<script>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True), "")]
     except Exception:  # a script with an error
         return None
     while nodes:
