@@ -99,7 +99,7 @@ def requote(rendered, seen):
     for frame in rendered.stack:
         if type(frame.filename) is Name:
             lines = lines_of(frame.filename)
-            if 0 < frame.lineno <= len(lines):
+            if 0 < (frame.lineno or 0) <= len(lines):
                 quote(frame, lines)
     for other in (rendered.__cause__, rendered.__context__, *(rendered.exceptions or ())):
         requote(other, seen)
