@@ -225,11 +225,14 @@ def flush():
 
 
 TextStream, BufferedStream, RawStream = io.TextIOWrapper, io.BufferedWriter, io.FileIO
+flush_text = TextStream.flush
 
 
 def flush_streams():
-    """Flushes the standard streams after the host stopped a script, also those that the script opened itself. Runs no
-    code of the script. Never raises."""
+    """Flushes the standard streams after the host stopped a script, also those that the script opened itself. Skips
+    streams that would run code of the script."""
+    settrace(None)
+    setprofile(None)
     for name, ours in ("stdout", out), ("stderr", err):
         for stream in sys.__dict__.get(name), ours:
             try:
@@ -238,7 +241,10 @@ def flush_streams():
                     and type(stream.buffer) is BufferedStream
                     and type(stream.buffer.raw) is RawStream
                 ):
-                    stream.flush()
+                    # Attributes of the stream's parts may replace the methods of their classes.
+                    keys = [*stream.buffer.__dict__, *stream.buffer.raw.__dict__]
+                    if not [key for key in keys if type(key) is not str or key not in ("mode", "name")]:
+                        flush_text(stream)
             except BaseException:
                 pass
     return None
