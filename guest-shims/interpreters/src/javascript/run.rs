@@ -223,7 +223,7 @@ impl BootedGuest<'_> {
                 let thrown = if grammar == Grammar::Module { self.link_error(thrown, script)? } else { thrown };
                 // An interrupt may have left the module's evaluation incomplete.
                 if self.state()?.exit.is_none() && !self.is_interrupted()? {
-                    *module = program.module();
+                    self.unlist_module(program)?;
                 }
                 return match self.uncaught(thrown, JsValue::UNDEFINED)? {
                     Some(thrown) => Ok(Completion::Threw(thrown)),
