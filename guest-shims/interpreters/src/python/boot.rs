@@ -43,7 +43,17 @@ macro_rules! boot_code {
 }
 
 pub(super) const COMMAND: &str = boot_code!("boot/park.py");
-pub(super) const REACTOR: &str = boot_code!();
+/// Only this build has Pillow, so only its boot code ends with the image codecs. Their sources are string literals,
+/// because each codec is compiled as a module of its own.
+pub(super) const REACTOR: &str = concat!(
+    boot_code!(),
+    "\nIMAGE_SOURCES = {'jpeg_read': r'''",
+    include_str!("images/jpeg_read.py"),
+    "''', 'jpeg_write': r'''",
+    include_str!("images/jpeg_write.py"),
+    "'''}\n",
+    include_str!("boot/images.py"),
+);
 
 /// Runs [`COMMAND`] in its own module, so that the script has `__main__` to itself. The module has its own builtins,
 /// so that a script can replace the shared ones.

@@ -438,3 +438,13 @@ fn compiled_code_is_parsed() {
 fn bundled_packages_are_sorted() {
     assert!(EMBEDDED_PACKAGES.is_sorted_by_key(|(path, _)| *path));
 }
+
+#[test]
+fn image_codecs_fit_into_the_string_literals_of_the_boot_code() {
+    for source in [include_str!("images/jpeg_read.py"), include_str!("images/jpeg_write.py")] {
+        assert!(!source.contains("'''"), "it would end the literal");
+        assert!(source.ends_with('\n'), "a quote at the end would become part of the delimiter");
+        assert!(boot::REACTOR.contains(source));
+        assert!(!boot::COMMAND.contains(source), "Python 3.12 has no Pillow");
+    }
+}
