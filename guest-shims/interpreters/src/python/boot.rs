@@ -51,6 +51,12 @@ pub(super) const REACTOR: &str = concat!(
     include_str!("images/jpeg_read.py"),
     "''', 'jpeg_write': r'''",
     include_str!("images/jpeg_write.py"),
+    "''', 'webp': r'''",
+    include_str!("images/webp.py"),
+    "''', 'webp_lossless': r'''",
+    include_str!("images/webp_lossless.py"),
+    "''', 'webp_lossy': r'''",
+    include_str!("images/webp_lossy.py"),
     "'''}\n",
     include_str!("boot/images.py"),
 );

@@ -441,7 +441,13 @@ fn bundled_packages_are_sorted() {
 
 #[test]
 fn image_codecs_fit_into_the_string_literals_of_the_boot_code() {
-    for source in [include_str!("images/jpeg_read.py"), include_str!("images/jpeg_write.py")] {
+    for source in [
+        include_str!("images/jpeg_read.py"),
+        include_str!("images/jpeg_write.py"),
+        include_str!("images/webp.py"),
+        include_str!("images/webp_lossless.py"),
+        include_str!("images/webp_lossy.py"),
+    ] {
         assert!(!source.contains("'''"), "it would end the literal");
         assert!(source.ends_with('\n'), "a quote at the end would become part of the delimiter");
         assert!(boot::REACTOR.contains(source));
