@@ -167,14 +167,15 @@ class WebPAnimDecoder:
         is_key = before is None or is_whole and not (frame.has_alpha and frame.blends)
         if before is not None and before.clears:
             is_key = is_key or self.was_key or (before.width, before.height) == self.size
-        if self.canvas is None:
-            self.canvas = np.zeros((self.size[1], self.size[0], 4), np.uint8)
-        elif is_key:
-            self.canvas.fill(0)
-        elif before.clears:
-            self.canvas[before.top : before.top + before.height, before.left : before.left + before.width] = 0
-        target = self.canvas[frame.top : frame.top + frame.height, frame.left : frame.left + frame.width]
-        target[:] = blended(target, pixels) if frame.blends and not is_key else pixels
+        if is_whole and (is_key or not frame.blends):
+            self.canvas = pixels
+        else:
+            if self.canvas is None or is_key:
+                self.canvas = np.zeros((self.size[1], self.size[0], 4), np.uint8)
+            elif before.clears:
+                self.canvas[before.top : before.top + before.height, before.left : before.left + before.width] = 0
+            target = self.canvas[frame.top : frame.top + frame.height, frame.left : frame.left + frame.width]
+            target[:] = pixels if is_key or not frame.blends else blended(target, pixels)
         self.was_key = is_key
         self.next += 1
         self.time += frame.duration

@@ -118,6 +118,14 @@ def clamp(values, low, high):
     return np.minimum(np.maximum(values, low), high)  # faster than `np.clip` for small arrays
 
 
+# By chance and range: where a boolean decoder splits the range.
+SPLITS = [bytes([0] + [1 + (span * chance >> 8) for span in range(255)]) for chance in range(256)]
+
+
+def rows_of(chances):
+    return [SPLITS[chance] for chance in chances]
+
+
 class Bits:
     """A boolean decoder. `value` has 8 bits that are compared, and `extra` more."""
 
@@ -160,12 +168,30 @@ class Bits:
         found = self.number(count)
         return -found if self.bit() else found
 
-    def leaf(self, tree, chances):
-        node = 0
-        while True:
-            node = tree[node + self.bit(chances[node >> 1])]
-            if node < 0:
-                return ~node
+    def leaf(self, tree, splits):
+        """Follows a tree, whose branches have these rows of `SPLITS`. Does the same as `bit` for each branch."""
+        value, extra, span, node = self.value, self.extra, self.range, 0
+        while node >= 0:
+            split = splits[node >> 1][span]
+            threshold = split << extra
+            if value >= threshold:
+                value -= threshold
+                span -= split
+                node = tree[node + 1]
+            else:
+                span = split
+                node = tree[node]
+            shift = SHIFTS[span]
+            span <<= shift
+            extra -= shift
+            if extra < 0:
+                value = value << 16 | int.from_bytes(self.data[self.at : self.at + 2].ljust(2, b"\0"))
+                extra += 16
+                self.at += 2
+        if self.at > self.limit:
+            raise Broken
+        self.value, self.extra, self.range = value, extra, span
+        return ~node
 
 
 class KeyFrame:
@@ -193,7 +219,7 @@ class KeyFrame:
             if bits.bit(chance):
                 chances[index] = bits.number(8)
         # By kind of block, position in it, and context.
-        bands = [[[chances[at : at + 11] for at in range(start, start + 33, 11)] for start in range(kind, kind + 264, 33)] for kind in range(0, 1056, 264)]
+        bands = [[[rows_of(chances[at : at + 11]) for at in range(start, start + 33, 11)] for start in range(kind, kind + 264, 33)] for kind in range(0, 1056, 264)]
         self.chances = [[kind[band] for band in BANDS] + [None] for kind in bands]
         self.skip_chance = bits.number(8) if bits.bit() else None
 
@@ -208,7 +234,7 @@ class KeyFrame:
                 self.segment_steps = [bits.signed(7) for _ in range(4)]
                 self.segment_levels = [bits.signed(6) for _ in range(4)]
             if has_map:
-                self.map_chances = [bits.number(8) if bits.bit() else 255 for _ in range(3)]
+                self.map_chances = rows_of([bits.number(8) if bits.bit() else 255 for _ in range(3)])
 
     def read_parts(self, data, count):
         """Finds the parts with the tokens. Row by row, they are used in turn."""
@@ -242,7 +268,7 @@ class KeyFrame:
         self.segments, self.skips = bytearray(count), bytearray(count)
         self.modes, self.chroma_modes, self.submodes = bytearray(count), bytearray(count), bytearray(16 * count)
         bits, above = self.bits, [0] * (4 * self.wide)
-        chances = [[SUBMODE_CHANCES[at : at + 9] for at in range(start, start + 90, 9)] for start in range(0, 900, 90)]
+        chances = [[rows_of(SUBMODE_CHANCES[at : at + 9]) for at in range(start, start + 90, 9)] for start in range(0, 900, 90)]
         for index in range(count):
             column = index % self.wide
             if not column:
@@ -277,7 +303,7 @@ class KeyFrame:
     def read_tokens(self, row, above):
         """Reads the coefficients of a row of macroblocks. Returns their places in the row, and their values. `above` has,
         for each column, whether the blocks above have coefficients: 4 for luma, 2 and 2 for chroma, 1 for the means."""
-        bits, tokens, zigzag, large = self.parts[row % len(self.parts)], TOKENS, ZIGZAG, LARGE
+        bits, tokens, zigzag, large = self.parts[row % len(self.parts)], TOKENS, ZIGZAG, LARGE_SPLITS
         data, at, value, extra, span, limit = bits.data, bits.at, bits.value, bits.extra, bits.range, bits.limit
         places, values, left = array.array("i"), array.array("i"), bytearray(9)
         add_place, add_value, shifts = places.append, values.append, SHIFTS
@@ -295,7 +321,7 @@ class KeyFrame:
                 base = 400 * column + 16 * block
                 while position < 16:
                     while True:
-                        split = 1 + ((span - 1) * chance[node >> 1] >> 8)
+                        split = chance[node >> 1][span]
                         threshold = split << extra
                         if value >= threshold:
                             value -= threshold
@@ -325,7 +351,7 @@ class KeyFrame:
                         least, more = large[token - 5]
                         token = 0
                         for each in more:
-                            split = 1 + ((span - 1) * each >> 8)
+                            split = each[span]
                             threshold = split << extra
                             token <<= 1
                             if value >= threshold:
@@ -474,31 +500,33 @@ class KeyFrame:
 
     def predict_subblocks(self, rows, columns, submodes):
         """Predicts the samples of macroblocks subblock by subblock."""
-        plane, count = self.luma, len(rows)
+        plane, count, all_blocks = self.luma, len(rows), np.arange(len(rows))[:, None]
         modes = submodes[rows, columns]
-        tops, lefts = rows * 16 + BORDER, columns * 16 + BORDER
+        lines, places = rows[:, None, None] * 16 + np.arange(17)[:, None], columns[:, None, None] * 16 + np.arange(21)
+        # The macroblocks with the row above and the column to the left.
+        area = plane[lines + BORDER - 1, places + BORDER - 1].astype(np.int32)
+        differences = self.differences[lines[:, :16], places[:, :, :16]]
         # The samples above and to the right of a macroblock serve all subblocks at its right edge.
-        corners = plane[(tops - 1)[:, None], lefts[:, None] + np.arange(16, 20)].astype(np.int32)
         at_end = (columns == self.wide - 1) & (rows > 0)
-        corners[at_end] = plane[tops[at_end] - 1, lefts[at_end] + 15][:, None]
+        area[at_end, 0, 17:] = area[at_end, 0, 16:17]
+        area[:, 4:13:4, 17:] = area[:, :1, 17:]
         edges, sources = np.empty((count, 13), np.int32), np.empty((count, 56), np.int32)
-        four = np.arange(4)
         for block in range(16):
-            top, left = tops + (block >> 2) * 4, lefts + (block & 3) * 4
-            edges[:, :4] = plane[top[:, None] + (3 - four), left[:, None] - 1]
-            edges[:, 4:9] = plane[(top - 1)[:, None], left[:, None] + np.arange(-1, 4)]
-            edges[:, 9:] = corners if block & 3 == 3 else plane[(top - 1)[:, None], left[:, None] + (4 + four)]
-            sources[:, 1:12] = edges[:, :-2] + 2 * edges[:, 1:-1] + edges[:, 2:] + 2 >> 2
-            sources[:, 0], sources[:, 12] = edges[:, 0] * 3 + edges[:, 1] + 2 >> 2, edges[:, 12] * 3 + edges[:, 11] + 2 >> 2
-            sources[:, 13:25] = edges[:, :-1] + edges[:, 1:] + 1 >> 1
+            top, left = (block >> 2) * 4, (block & 3) * 4
+            edges[:, 3::-1] = area[:, top + 1 : top + 5, left]
+            edges[:, 4:] = area[:, top, left : left + 9]
+            pairs = edges[:, :-1] + edges[:, 1:]
+            sources[:, 1:12] = pairs[:, :-1] + pairs[:, 1:] + 2 >> 2
+            sources[:, 0], sources[:, 12] = pairs[:, 0] + 2 * edges[:, 0] + 2 >> 2, pairs[:, 11] + 2 * edges[:, 12] + 2 >> 2
+            sources[:, 13:25] = pairs + 1 >> 1
             sources[:, 25] = edges[:, 0]
-            sources[:, 26] = edges[:, :4].sum(1) + edges[:, 5:9].sum(1) + 4 >> 3
+            sources[:, 26] = pairs[:, 0] + pairs[:, 2] + pairs[:, 5] + pairs[:, 7] + 4 >> 3
             motion = edges[:, 3::-1, None] + edges[:, None, 5:9] - edges[:, 4, None, None]
             sources[:, 40:] = clamp(motion, 0, 255).reshape(-1, 16)
-            guess = sources[np.arange(count)[:, None], SOURCES[modes[:, block]]].reshape(-1, 4, 4)
-            lines, places = top[:, None, None] + four[:, None], left[:, None, None] + four
-            guess += self.differences[lines - BORDER, places - BORDER]
-            plane[lines, places] = clamp(guess, 0, 255)
+            guess = sources[all_blocks, SOURCES[modes[:, block]]].reshape(-1, 4, 4)
+            guess += differences[:, top : top + 4, left : left + 4]
+            area[:, top + 1 : top + 5, left + 1 : left + 5] = clamp(guess, 0, 255)
+        plane[lines[:, 1:] + BORDER - 1, places[:, :, 1:17] + BORDER - 1] = area[:, 1:, 1:17]
 
     def smooth(self):
         """Applies the loop filter."""
@@ -534,7 +562,7 @@ class KeyFrame:
         span = np.arange(size + 4)
         lines, places = (rows * size)[:, None, None] + span[:, None], (columns * size)[:, None, None] + span
         samples = planes[:, lines, places].astype(np.int16)  # with four rows and columns of the neighbors
-        inside, variance, edge = (np.tile(each, len(planes))[:, None] for each in limits)
+        inside, variance, edge = (np.tile(each, len(planes)).astype(np.int16)[:, None] for each in limits)
         samples = samples.reshape(-1, size + 4, size + 4)
         for is_row in False, True:
             view = samples.transpose(0, 2, 1) if is_row else samples
@@ -549,33 +577,33 @@ class KeyFrame:
 
     def smooth_edge(self, samples, where, inside, variance, edge, between):
         """Smooths the edge in the middle of eight samples in a row, if it is `between` macroblocks or in one of them."""
-        if not where.any():
-            return
-        p3, p2, p1, p0, q0, q1, q2, q3 = (samples[:, :, index].astype(np.int32) for index in range(8))
-        where = where & (np.abs(p0 - q0) * 4 + np.abs(p1 - q1) <= 2 * edge + 1)
+        p1, p0, q0, q1 = samples[:, :, 2], samples[:, :, 3], samples[:, :, 4], samples[:, :, 5]
+        outer = p1 - q1
+        steps = np.abs(samples[:, :, 1:] - samples[:, :, :-1])
+        where = where & (steps[:, :, 3] * 4 + np.abs(outer) <= 2 * edge + 1)
         if self.is_simple:
             varies = np.ones_like(where)
         else:
-            for one, other in (p3, p2), (p2, p1), (p1, p0), (q3, q2), (q2, q1), (q1, q0):
-                where = where & (np.abs(one - other) <= inside)
-            varies = (np.abs(p1 - p0) > variance) | (np.abs(q1 - q0) > variance)
-        outer = clamp(p1 - q1, -128, 127)
-        base = clamp(np.where(varies | between, outer, 0) + 3 * (q0 - p0), -128, 127)
+            limits = np.where(MIDDLE, 255, inside[:, :, None])
+            where &= (steps <= limits).all(2)
+            varies = (steps[:, :, 2] > variance) | (steps[:, :, 4] > variance)
+        if not where.any():
+            return
+        outer = clamp(outer, -128, 127)
+        base = clamp((outer if between else outer * varies) + 3 * (q0 - p0), -128, 127)
         first, second = np.minimum(base + 4, 127) >> 3, np.minimum(base + 3, 127) >> 3
-        changes = {3: second, 4: -first}
-        steady = where & ~varies
-        if not self.is_simple and between:
-            for weight, one, other in (27, 3, 4), (18, 2, 5), (9, 1, 6):
-                step = clamp(weight * base + 63 >> 7, -128, 127)
-                changes[one] = np.where(varies, changes.get(one, 0), step)
-                changes[other] = np.where(varies, changes.get(other, 0), -step)
-        elif not self.is_simple:
-            half = first + 1 >> 1
-            changes[2], changes[5] = np.where(steady, half, 0), np.where(steady, -half, 0)
-        olds = {1: p2, 2: p1, 3: p0, 4: q0, 5: q1, 6: q2}
-        for index, change in changes.items():
-            new = clamp(olds[index] + change, 0, 255)
-            samples[:, :, index] = np.where(where, new, olds[index])
+        changes = np.zeros((*base.shape, 6), np.int16)
+        changes[:, :, 2], changes[:, :, 3] = second, -first
+        if self.is_simple:
+            pass
+        elif between:
+            steps = base[:, :, None] * WEIGHTS + 63 >> 7
+            changes = np.where(varies[:, :, None], changes, np.concatenate((steps, -steps[:, :, ::-1]), 2))
+        else:
+            half = (first + 1 >> 1) * ~varies
+            changes[:, :, 1], changes[:, :, 4] = half, -half
+        changes *= where[:, :, None]
+        samples[:, :, 1:7] = clamp(samples[:, :, 1:7] + changes, 0, 255)
 
     def write(self, pixels):
         """Converts the planes to RGB. Chroma is interpolated as in libwebp."""
@@ -606,7 +634,10 @@ _CHROMA = [
     (16 + 4 * plane + block, 2, 0, 4 + 2 * plane + (block & 1), 4 + 2 * plane + (block >> 1)) for plane in (0, 1) for block in range(4)
 ]
 BLOCKS = [(24, 1, 0, 8, 8), *_LUMA, *_CHROMA]
+LARGE_SPLITS = [(least, rows_of(chances)) for least, chances in LARGE]
 BLOCKS_ALONE = [(block, 3, 0, one, other) for block, _, _, one, other in _LUMA] + _CHROMA
+WEIGHTS = np.array((9, 18, 27), np.int16)
+MIDDLE = np.arange(7) == 3
 SHIFTS = [8 - span.bit_length() for span in range(256)]
 
 
