@@ -17,8 +17,9 @@ BATCH_BLOCKS = 4096  # blocks per inverse DCT
 
 # The position in a block, by rank in the file.
 NATURAL = (
-    0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21, 28,
-    35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
+    0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14,
+    21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60,
+    61, 54, 47, 55, 62, 63,
 )  # fmt: skip
 RANK = np.argsort(NATURAL)
 
@@ -251,7 +252,15 @@ class Scan:
             raise Broken
         if not frame.progressive:
             self.start, self.stop, self.high, self.low = 0, 63, 0, 0
-        elif self.start > self.stop or self.stop > 63 or self.low > 13 or self.start and count > 1 or not self.start and self.stop:
+        elif (
+            self.start > self.stop
+            or self.stop > 63
+            or self.low > 13
+            or self.start
+            and count > 1
+            or not self.start
+            and self.stop
+        ):
             raise Broken
         # Zeros follow each interval, as for libjpeg after the end of the data. No block takes more than 512 bytes.
         parts = [part.replace(b"\xff\0", b"\xff") for part in _split_intervals(data)[: None if interval else 1]]
@@ -290,7 +299,9 @@ class Scan:
     def decode_at_once(self):
         """Decodes the only scan of a sequential file, without keeping the coefficients of the whole image."""
         count = max(BATCH_BLOCKS // (self.across * sum(h * v for h, v in self.shapes)), 1)
-        targets = [np.zeros((each.wide * v * count, 64), np.int16) for each, (_, v) in zip(self.components, self.shapes)]
+        targets = [
+            np.zeros((each.wide * v * count, 64), np.int16) for each, (_, v) in zip(self.components, self.shapes)
+        ]
         for first in range(0, self.down, count):
             for target in targets:
                 target.fill(0)
@@ -603,7 +614,11 @@ def write_pixels(decoder, frame, space):
     state, reduction, wanted = decoder.state, decoder.reduction, decoder.rawmode
     for first in range(0, frame.height, STRIP_ROWS):
         last = min(first + STRIP_ROWS, frame.height)
-        planes = [upsample(each, frame, first, last) for each in frame.components if wanted != "L" or each is frame.components[0] or space == "RGB"]
+        planes = [
+            upsample(each, frame, first, last)
+            for each in frame.components
+            if wanted != "L" or each is frame.components[0] or space == "RGB"
+        ]
         pixels = np.stack(converted(planes, space, wanted), -1)
         if reduction > 1:
             pixels = reduced(pixels, reduction)

@@ -12,17 +12,20 @@ BAD_CONFIGURATION = -8  # in `ImageFile.ERRORS`
 
 # The position in a block, by rank in the file.
 NATURAL = (
-    0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21, 28,
-    35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
+    0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14,
+    21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60,
+    61, 54, 47, 55, 62, 63,
 )  # fmt: skip
 
 # The example tables of ITU-T T.81, annex K: quantization in rows, and Huffman codes as counts by length and symbols.
 LUMA = (
-    16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55, 14, 13, 16, 24, 40, 57, 69, 56, 14, 17, 22, 29, 51, 87, 80, 62,
-    18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92, 49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98, 112, 100, 103, 99,
+    16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55, 14, 13, 16, 24, 40, 57, 69, 56, 14, 17, 22, 29,
+    51, 87, 80, 62, 18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92, 49, 64, 78, 87, 103, 121,
+    120, 101, 72, 92, 95, 98, 112, 100, 103, 99,
 )  # fmt: skip
 CHROMA = (
-    17, 18, 24, 47, 99, 99, 99, 99, 18, 21, 26, 66, 99, 99, 99, 99, 24, 26, 56, 99, 99, 99, 99, 99, 47, 66, 99, 99, 99, 99, 99, 99,
+    17, 18, 24, 47, 99, 99, 99, 99, 18, 21, 26, 66, 99, 99, 99, 99, 24, 26, 56, 99, 99, 99, 99, 99, 47, 66, 99, 99,
+    99, 99, 99, 99,
 ) + (99,) * 32  # fmt: skip
 TABLES = [
     (bytes.fromhex(counts), bytes.fromhex(symbols))
@@ -30,16 +33,18 @@ TABLES = [
         ("00010501010101010100000000000000", "000102030405060708090a0b"),
         (
             "0002010303020403050504040000017d",
-            "01020300041105122131410613516107227114328191a1082342b1c11552d1f02433627282090a161718191a25262728292a3435363738393a"
-            "434445464748494a535455565758595a636465666768696a737475767778797a838485868788898a92939495969798999aa2a3a4a5a6a7a8a9"
-            "aab2b3b4b5b6b7b8b9bac2c3c4c5c6c7c8c9cad2d3d4d5d6d7d8d9dae1e2e3e4e5e6e7e8e9eaf1f2f3f4f5f6f7f8f9fa",
+            "01020300041105122131410613516107227114328191a1082342b1c11552d1f02433627282090a161718191a25262728292a3435"
+            "363738393a434445464748494a535455565758595a636465666768696a737475767778797a838485868788898a92939495969798"
+            "999aa2a3a4a5a6a7a8a9aab2b3b4b5b6b7b8b9bac2c3c4c5c6c7c8c9cad2d3d4d5d6d7d8d9dae1e2e3e4e5e6e7e8e9eaf1f2f3f4"
+            "f5f6f7f8f9fa",
         ),
         ("00030101010101010101010000000000", "000102030405060708090a0b"),
         (
             "00020102040403040705040400010277",
-            "000102031104052131061241510761711322328108144291a1b1c109233352f0156272d10a162434e125f11718191a262728292a3536373839"
-            "3a434445464748494a535455565758595a636465666768696a737475767778797a82838485868788898a92939495969798999aa2a3a4a5a6a7"
-            "a8a9aab2b3b4b5b6b7b8b9bac2c3c4c5c6c7c8c9cad2d3d4d5d6d7d8d9dae2e3e4e5e6e7e8e9eaf2f3f4f5f6f7f8f9fa",
+            "000102031104052131061241510761711322328108144291a1b1c109233352f0156272d10a162434e125f11718191a262728292a"
+            "35363738393a434445464748494a535455565758595a636465666768696a737475767778797a82838485868788898a9293949596"
+            "9798999aa2a3a4a5a6a7a8a9aab2b3b4b5b6b7b8b9bac2c3c4c5c6c7c8c9cad2d3d4d5d6d7d8d9dae2e3e4e5e6e7e8e9eaf2f3f4"
+            "f5f6f7f8f9fa",
         ),
     )
 ]
@@ -82,7 +87,9 @@ class File:
         self.as_rgb = space == "RGB" and encoder.keep_rgb
         in_ycc = space in ("RGB", "YCbCr") and not self.as_rgb
         names = b"RGB" if self.as_rgb else b"CMYK" if space == "CMYK" else b"\1\2\3" if in_ycc else b"\1"
-        self.components = [Component(name, *((index > 0,) * 2 if in_ycc else (0, 0))) for index, name in enumerate(names)]
+        self.components = [
+            Component(name, *((index > 0,) * 2 if in_ycc else (0, 0))) for index, name in enumerate(names)
+        ]
         if len(names) > 1 and (in_ycc or encoder.subsampling > 0):
             first = self.components[0]
             first.h, first.v = {0: (1, 1), 1: (2, 1)}.get(encoder.subsampling, (2, 2))
@@ -115,13 +122,17 @@ class File:
     def pieces(self):
         encoder = self.encoder
         if encoder.stream == 1:
-            yield b"\xff\xd8" + self.dqt() + self.dht(range(2 * len({each.kind for each in self.components}))) + b"\xff\xd9"
+            yield b"\xff\xd8" + self.dqt() + self.dht(
+                range(2 * len({each.kind for each in self.components}))
+            ) + b"\xff\xd9"
             return
         yield self.header()
         if encoder.progressive or encoder.optimize:
             yield from self.whole_image()
         else:
-            yield (b"" if encoder.stream == 2 else self.dht(self.kinds(self.components))) + self.dri() + self.sos(self.components)
+            yield (b"" if encoder.stream == 2 else self.dht(self.kinds(self.components))) + self.dri() + self.sos(
+                self.components
+            )
             stream = Stream(self)
             for row, blocks in self.strips():
                 yield stream.write(*self.arranged(blocks))
@@ -158,11 +169,15 @@ class File:
         for index in dict.fromkeys(int(each.table) for each in self.components):
             table = self.quantization[index][list(NATURAL)]
             wide = table.max() > 255
-            parts.append(segment(0xDB, bytes([wide << 4 | index]) + table.astype(">u2" if wide else np.uint8).tobytes()))
+            parts.append(
+                segment(0xDB, bytes([wide << 4 | index]) + table.astype(">u2" if wide else np.uint8).tobytes())
+            )
         return b"".join(parts)
 
     def kinds(self, components):
-        return [int(index) for kind in dict.fromkeys(each.kind for each in components) for index in (2 * kind, 2 * kind + 1)]
+        return [
+            int(index) for kind in dict.fromkeys(each.kind for each in components) for index in (2 * kind, 2 * kind + 1)
+        ]
 
     def dht(self, kinds):
         return b"".join(

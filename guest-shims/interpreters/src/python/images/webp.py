@@ -128,9 +128,13 @@ class WebPAnimDecoder:
         self.size = int.from_bytes(flags[4:7], "little") + 1, int.from_bytes(flags[7:10], "little") + 1
         for name, content in parts[1:]:
             if name == b"ANIM" and is_animated:
-                self.background, self.loop = int.from_bytes(content[:4], "little"), int.from_bytes(content[4:6], "little")
+                self.background, self.loop = int.from_bytes(content[:4], "little"), int.from_bytes(
+                    content[4:6], "little"
+                )
             elif name == b"ANMF" and is_animated:
-                left, top, width, height, duration = (int.from_bytes(content[at : at + 3], "little") for at in range(0, 15, 3))
+                left, top, width, height, duration = (
+                    int.from_bytes(content[at : at + 3], "little") for at in range(0, 15, 3)
+                )
                 place = left * 2, top * 2, width + 1, height + 1
                 if place[0] + place[2] > self.size[0] or place[1] + place[3] > self.size[1]:
                     raise Broken
@@ -213,7 +217,9 @@ def encoded(image, is_lossless):
         has_alpha = bool((pixels < 0xFF000000).any())
     else:
         channels = np.full((height, width, 4), 255, np.uint8)
-        channels[..., :3] = np.frombuffer(image.convert("RGB").tobytes("raw", "BGR"), np.uint8).reshape(height, width, 3)
+        channels[..., :3] = np.frombuffer(image.convert("RGB").tobytes("raw", "BGR"), np.uint8).reshape(
+            height, width, 3
+        )
         pixels, has_alpha = channels.view(np.uint32)[..., 0], False
     return chunk(b"VP8L", lossless.encode(pixels, has_alpha)), (width, height), has_alpha
 

@@ -10,7 +10,8 @@ import numpy as np
 
 ROWS = 512  # rows of pixels that are predicted at once
 LENGTH_ORDER = 17, 18, 0, 1, 2, 3, 4, 5, 16, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-# The pixels that the distance codes 1 to 120 refer to: rows above in the high half, 8 minus columns to the left in the low half.
+# The pixels that the distance codes 1 to 120 refer to: in the high half the rows above, in the low half 8 minus the
+# columns to the left.
 NEAR = bytes.fromhex(
     "1807171928062729161a262a38053739151b363a252b48044749141c353b464a242c58454b343c035759131d565a232d444c555b333d6802"
     "6769121e666a222e545c434d656b323e78017779535d111f646c424e767a212f757b313f636d525e00747c414f1020626e30737d515f4072"
@@ -122,7 +123,11 @@ class Reader:
                     last = symbol or last
                     at += 1
                     continue
-                value, count = (last, 3 + self.bits(2)) if symbol == 16 else (0, 3 + self.bits(3) if symbol == 17 else 11 + self.bits(7))
+                value, count = (
+                    (last, 3 + self.bits(2))
+                    if symbol == 16
+                    else (0, 3 + self.bits(3) if symbol == 17 else 11 + self.bits(7))
+                )
                 if at + count > size:
                     raise Broken
                 lengths[at : at + count] = [value] * count
@@ -300,7 +305,12 @@ def predict(pixels, bits, parameters):
             low, high = max((at - 3 - width) // 2 + 1, 0), min((at - 3) // 2 + 1, rows)
             here = slice(low + 1, high + 1)
             over = slice(low, high)
-            left, top, right, corner = slanted[at - 1, here], slanted[at - 2, over], slanted[at - 1, over], slanted[at - 3, over]
+            left, top, right, corner = (
+                slanted[at - 1, here],
+                slanted[at - 2, over],
+                slanted[at - 1, over],
+                slanted[at - 3, over],
+            )
             kinds = slanted_modes[at, here]
             target = slanted[at, here]
             present = np.flatnonzero(np.bincount(kinds, minlength=256)[:16])
@@ -436,8 +446,8 @@ def write_image(writer, pixels, is_main=False):
 
 
 def symbols_of(flat):
-    """Returns the symbols of pixels, as literals and copies of the pixel before: those of each channel, which are copies,
-    and the extra bits of their lengths."""
+    """Returns the symbols of pixels, as literals and copies of the pixel before: those of each channel, which are
+    copies, and the values and sizes of the extra bits of their lengths."""
     starts = np.flatnonzero(np.concatenate(([True], flat[1:] != flat[:-1])))
     sizes = np.diff(starts, append=len(flat))
     # The first pixel of a run is a literal. The rest are copies if they are worth it, or literals.

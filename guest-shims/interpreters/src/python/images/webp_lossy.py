@@ -219,7 +219,13 @@ class KeyFrame:
             if bits.bit(chance):
                 chances[index] = bits.number(8)
         # By kind of block, position in it, and context.
-        bands = [[[rows_of(chances[at : at + 11]) for at in range(start, start + 33, 11)] for start in range(kind, kind + 264, 33)] for kind in range(0, 1056, 264)]
+        bands = [
+            [
+                [rows_of(chances[at : at + 11]) for at in range(start, start + 33, 11)]
+                for start in range(kind, kind + 264, 33)
+            ]
+            for kind in range(0, 1056, 264)
+        ]
         self.chances = [[kind[band] for band in BANDS] + [None] for kind in bands]
         self.skip_chance = bits.number(8) if bits.bit() else None
 
@@ -268,7 +274,9 @@ class KeyFrame:
         self.segments, self.skips = bytearray(count), bytearray(count)
         self.modes, self.chroma_modes, self.submodes = bytearray(count), bytearray(count), bytearray(16 * count)
         bits, above = self.bits, [0] * (4 * self.wide)
-        chances = [[rows_of(SUBMODE_CHANCES[at : at + 9]) for at in range(start, start + 90, 9)] for start in range(0, 900, 90)]
+        chances = [
+            [rows_of(SUBMODE_CHANCES[at : at + 9]) for at in range(start, start + 90, 9)] for start in range(0, 900, 90)
+        ]
         for index in range(count):
             column = index % self.wide
             if not column:
@@ -301,8 +309,9 @@ class KeyFrame:
                 self.chroma_modes[index] = TRUE_MOTION if bits.bit(183) else HORIZONTAL
 
     def read_tokens(self, row, above):
-        """Reads the coefficients of a row of macroblocks. Returns their places in the row, and their values. `above` has,
-        for each column, whether the blocks above have coefficients: 4 for luma, 2 and 2 for chroma, 1 for the means."""
+        """Reads the coefficients of a row of macroblocks. Returns their places in the row, and their values. `above`
+        has, for each column, whether the blocks above have coefficients: 4 for luma, 2 and 2 for chroma, 1 for the
+        means."""
         bits, tokens, zigzag, large = self.parts[row % len(self.parts)], TOKENS, ZIGZAG, LARGE_SPLITS
         data, at, value, extra, span, limit = bits.data, bits.at, bits.value, bits.extra, bits.range, bits.limit
         places, values, left = array.array("i"), array.array("i"), bytearray(9)
@@ -517,7 +526,10 @@ class KeyFrame:
             edges[:, 4:] = area[:, top, left : left + 9]
             pairs = edges[:, :-1] + edges[:, 1:]
             sources[:, 1:12] = pairs[:, :-1] + pairs[:, 1:] + 2 >> 2
-            sources[:, 0], sources[:, 12] = pairs[:, 0] + 2 * edges[:, 0] + 2 >> 2, pairs[:, 11] + 2 * edges[:, 12] + 2 >> 2
+            sources[:, 0], sources[:, 12] = (
+                pairs[:, 0] + 2 * edges[:, 0] + 2 >> 2,
+                pairs[:, 11] + 2 * edges[:, 12] + 2 >> 2,
+            )
             sources[:, 13:25] = pairs + 1 >> 1
             sources[:, 25] = edges[:, 0]
             sources[:, 26] = pairs[:, 0] + pairs[:, 2] + pairs[:, 5] + pairs[:, 7] + 4 >> 3
@@ -576,7 +588,7 @@ class KeyFrame:
         planes[:, lines, places] = samples.reshape(len(planes), -1, size + 4, size + 4)
 
     def smooth_edge(self, samples, where, inside, variance, edge, between):
-        """Smooths the edge in the middle of eight samples in a row, if it is `between` macroblocks or in one of them."""
+        """Smooths the edge in the middle of eight samples: one `between` macroblocks, or one within a macroblock."""
         p1, p0, q0, q1 = samples[:, :, 2], samples[:, :, 3], samples[:, :, 4], samples[:, :, 5]
         outer = p1 - q1
         steps = np.abs(samples[:, :, 1:] - samples[:, :, :-1])
@@ -627,11 +639,13 @@ class KeyFrame:
                 pixels[first:last, :, channel] = clamp(color >> 6, 0, 255)
 
 
-# The blocks of a macroblock: index, kind of token probabilities, first coefficient, and places in the contexts above and
-# to the left. Luma takes 4 places, chroma 2 and 2, and the means the last one.
+# The blocks of a macroblock: index, kind of token probabilities, first coefficient, and places in the contexts above
+# and to the left. Luma takes 4 places, chroma 2 and 2, and the means the last one.
 _LUMA = [(block, 0, 1, block & 3, block >> 2) for block in range(16)]
 _CHROMA = [
-    (16 + 4 * plane + block, 2, 0, 4 + 2 * plane + (block & 1), 4 + 2 * plane + (block >> 1)) for plane in (0, 1) for block in range(4)
+    (16 + 4 * plane + block, 2, 0, 4 + 2 * plane + (block & 1), 4 + 2 * plane + (block >> 1))
+    for plane in (0, 1)
+    for block in range(4)
 ]
 BLOCKS = [(24, 1, 0, 8, 8), *_LUMA, *_CHROMA]
 LARGE_SPLITS = [(least, rows_of(chances)) for least, chances in LARGE]
