@@ -60,8 +60,9 @@ pub(super) const MAX_ID_BYTES: usize = 1_000;
 /// decoded `requestState`.
 const REQUEST_COPIES: usize = 3;
 
-/// Maximum length of the protocol library's error responses, in bytes. A longer one quotes a whole value of the request.
-const MAX_ERROR_BYTES: u64 = 1 << 10;
+/// Maximum length of the protocol library's error responses, in bytes. They repeat the request's ID; a longer one quotes
+/// a whole value of the request.
+const MAX_ERROR_BYTES: u64 = 2 << 10;
 
 /// The interval between keep-alive writes to an open response. Only a failed write reveals that a client has
 /// disconnected, so that its work can be cancelled.

@@ -282,12 +282,11 @@ fn values_of_a_message_take_bounded_memory() {
          \x20   try: print(len(call()))\n\x20   except tools.ToolError as error: print(error)",
     );
     let grown = peak_resident_bytes() - before;
-    assert_eq!(
-        text(&result),
-        "MCP server `p` has ended: a message was too long or had too many values\n\
-         MCP server `s` sent a message that was too long or had too many values\n",
-        "{result:?}"
-    );
+    // The program is ended while it writes, and may report that.
+    let text = text(&result);
+    let is_first = text.starts_with("MCP server `p` has ended: a message was too long or had too many values");
+    let is_second = text.ends_with("\nMCP server `s` sent a message that was too long or had too many values\n");
+    assert!(is_first && is_second, "{result:?}");
     // The endpoint runs in this process and builds its answer from several copies.
     assert!(grown < 64 << 20, "{} MiB", grown >> 20);
     runtime.block_on(upstreams.close());

@@ -69,8 +69,10 @@ count_references = sys.getrefcount
 
 
 def session_name(name):
-    """Returns the file name for compiling a session's script."""
+    """Returns the file name for compiling a session's script. Forgets the previous script if it is unused."""
     global new_chars
+    if scripts and not is_used(-1):
+        scripts.pop()  # at once, because objects that stay between temporary ones fragment the memory
     name = Name(name)
     name.source = source
     scripts.append(name)
@@ -80,15 +82,19 @@ def session_name(name):
     return name
 
 
+def is_used(at):
+    # A class without methods has no code that refers to its script.
+    return count_references(scripts[at]) > UNUSED or "class " in text_of(scripts[at])
+
+
 def sweep():
     """Forgets the sources of scripts that left neither code nor classes behind, and the oldest sources beyond the
-    limit. Keeps the running script. A class without methods has no code that refers to its script."""
+    limit. Keeps the running script."""
     global new_chars
     used, chars = [], 0
     for at in reversed(range(len(scripts))):
-        text = text_of(scripts[at])
-        if count_references(scripts[at]) > UNUSED or "class " in text:
-            chars += len(text) + OVERHEAD_CHARS
+        if is_used(at):
+            chars += len(text_of(scripts[at])) + OVERHEAD_CHARS
             if chars <= SOURCES_CHARS or not used:
                 used.append(scripts[at])
             else:
