@@ -282,7 +282,7 @@ pub(super) enum StepRequest {
         /// The parts of the request to store with the execution if it waits. `None` to keep it in memory.
         store: Option<SuspendedRequest>,
         /// Claims the stored execution that the step resumes.
-        claim: Option<Claim>,
+        claim: Option<Box<Claim>>,
     },
     Resume {
         execution: String,
@@ -319,7 +319,8 @@ impl StepRequest {
                 (tenant.execute_then(Door::Http, work, watch, then).await.map(StepOutcome::Done), 0, None)
             }
             Self::Start { work, patterns, kept_bytes, store, claim, .. } => {
-                let started = tenant.start_claimed(Door::Http, work, patterns, watch, claim, then).await;
+                let started =
+                    tenant.start_claimed(Door::Http, work, patterns, watch, claim.map(|claim| *claim), then).await;
                 (started, kept_bytes, store)
             }
             Self::Resume { execution, answers } => {

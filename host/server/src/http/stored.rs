@@ -265,7 +265,7 @@ impl Stored {
         let (mut work, patterns) = execute_body(&request, &body).work(session, tenant)?;
         let script = work.script();
         script.resumption = Some(Resumption { suspended, answers });
-        let claim = Some(tenant.claim(id, version)?);
+        let claim = Some(Box::new(tenant.claim(id, version)?));
         let store = (body.suspend != Some(false)).then(|| SuspendedRequest {
             ttl_ms: body.ttl_ms.unwrap_or(request.ttl_ms),
             return_files: patterns.clone(),
