@@ -211,7 +211,7 @@ mod tests {
         // A fault, or a malformed answer.
         let line = u64::from(u32::MAX);
         for faulty in [item(0, 0, "panic", "x"), item(line, 0, code, "x"), item(0, 0, code, ""), json!({}), json!(1)] {
-            assert_eq!(parsed(&[faulty.clone()]), None, "{faulty}");
+            assert_eq!(parsed(std::slice::from_ref(&faulty)), None, "{faulty}");
         }
         for answer in [json!(null), json!({ "kind": "unchanged" }), json!({ "items": {} })] {
             assert_eq!(from_server(&answer, &tools), None, "{answer}");

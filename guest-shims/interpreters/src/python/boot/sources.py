@@ -128,26 +128,28 @@ replace(linecache, "lazycache", lazycache)
 _dump, _dumps = marshal.dump, marshal.dumps
 
 
-def plain(value):
-    """Copies a value, with a `str` in place of each `Name`."""
+PLAIN_DEPTH = 64
+
+
+def plain(value, depth=0):
+    """Copies a value, with a `str` in place of each `Name`. Does not copy what is nested deeper than `PLAIN_DEPTH`."""
     kind = type(value)
     if kind is Name:
         return str(value)
+    if depth == PLAIN_DEPTH:
+        return value
     if kind is types.CodeType:
-        return value.replace(co_filename=str(value.co_filename), co_consts=plain(value.co_consts))
+        return value.replace(co_filename=str(value.co_filename), co_consts=plain(value.co_consts, depth + 1))
     if kind is dict:
-        return {plain(key): plain(item) for key, item in value.items()}
-    return kind(map(plain, value)) if kind in (tuple, list, set, frozenset) else value
+        return {plain(key, depth + 1): plain(item, depth + 1) for key, item in value.items()}
+    return kind([plain(item, depth + 1) for item in value]) if kind in (tuple, list, set, frozenset) else value
 
 
 def marshalled(function, value, *args, **named):
     try:
         return function(value, *args, **named)
     except ValueError:  # marshal supports no subclass of `str`
-        try:
-            value = plain(value)
-        except RecursionError:
-            pass
+        value = plain(value)
     return function(value, *args, **named)
 
 
