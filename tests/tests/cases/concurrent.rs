@@ -65,9 +65,10 @@ const SESSIONS: [Scenario; 15] = [
     Scenario {
         name: "session-dropped",
         expected: "1\n",
-        host: |policy, _| {
-            policy.limits.fuel *= 1_000;
+        host: |policy, quotas| {
+            policy.limits.fuel *= 100;
             policy.limits.timeout_ms = 300_000;
+            quotas.fuel = 20 * policy.limits.fuel;
         },
     },
     scenario("session-start", "asked\n42 42\n"),
