@@ -193,7 +193,9 @@ class Output(Case):
         with self.assertRaisesRegex(LookupError, "enough"):
             run.answer({0: "paid"})
         ended: Any = run.answer()
+        deadline = time.monotonic() + 60
         while isinstance(ended, WaitingRun):  # the script had made its next call before it was cancelled
+            self.assertLess(time.monotonic(), deadline, "the script is not cancelled")
             ended = ended.answer()
         self.assertEqual(ended.outcome.kind, "cancelled")
         with self.assertRaisesRegex(LookupError, "enough"):
@@ -339,7 +341,9 @@ print(open("log").read(), tools.pay(euros=2))
         with self.assertRaisesRegex(SuspensionError, "has ended"):
             run.suspend()
         ended: Any = run.answer()
+        deadline = time.monotonic() + 60
         while isinstance(ended, WaitingRun):  # the script had made its next call before it was cancelled
+            self.assertLess(time.monotonic(), deadline, "the script is not cancelled")
             ended = ended.answer()
         self.assertEqual(ended.outcome.kind, "cancelled")
 
