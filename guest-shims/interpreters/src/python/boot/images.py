@@ -49,9 +49,10 @@ def provide_pictures(plugin):
         # The encoder gets the image itself instead of a pointer, which only C code can read.
         return image_module("webp").Picture(convert_frame(image))
 
+    _convert_frame.__module__ = plugin.__name__
     plugin._convert_frame = _convert_frame
 
 
-for _function in jpeg_decoder, jpeg_encoder:
-    _function.__module__ = "PIL._imaging"
+jpeg_decoder.__module__ = jpeg_encoder.__module__ = "PIL._imaging"
+webp_attribute.__module__ = "PIL._webp"
 late["PIL.Image"], late["PIL.WebPImagePlugin"] = provide_codecs, provide_pictures
