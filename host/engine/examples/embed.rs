@@ -1,4 +1,4 @@
-//! A component host with its own Wasmtime that gives components the sandbox. `docs/embed.md` explains it.
+//! A component host that gives components the sandbox on its own Wasmtime engine. `docs/embed.md` explains it.
 //!
 //! `cargo run --workspace --example embed target/programs/calculator.wasm '6 * 7'`
 
@@ -21,7 +21,7 @@ use wasmtime::{
     component::{Component, Linker},
 };
 
-/// The data of a store: your own, and the sandbox.
+/// The data of a store: limits on the component, and its sandbox.
 struct State {
     limits: StoreLimits,
     sandbox: SandboxCtx,
@@ -41,7 +41,7 @@ pub(crate) fn evaluate(file: &Path, expression: &str) -> Result<Result<String, S
     policy.limits.fuel = 1_000_000_000;
     let host = SandboxHost::builder(&engine).policy(policy).build()?;
 
-    // Once per program: your own Wasmtime and linker.
+    // Once per program: your own Wasmtime engine and linker.
     let wasmtime = wasmtime::Engine::new(Config::new().consume_fuel(true).epoch_interruption(true))?;
     let mut linker = Linker::new(&wasmtime);
     component::add_to_linker(&mut linker)?;
@@ -55,7 +55,7 @@ pub(crate) fn evaluate(file: &Path, expression: &str) -> Result<Result<String, S
     store.set_hostcall_fuel(component::LIFT_BYTES);
     store.set_epoch_deadline(1);
 
-    // After a timeout, scripts are cancelled, and the component traps as soon as it continues.
+    // After a timeout, cancel the scripts, and make the component trap as soon as it continues.
     let (finished, is_finished) = mpsc::channel::<()>();
     let (scripts, component) = (store.data().sandbox.cancel_token(), wasmtime.clone());
     thread::spawn(move || {

@@ -1,5 +1,5 @@
 //! The interfaces for stores that are called asynchronously. A call that runs a script or a tool, or may wait for a
-//! script, gets its own thread, so the store's thread stays free. All other calls run on the store's thread.
+//! script, runs on its own thread and does not block the store's thread. All other calls run on the store's thread.
 
 use std::panic;
 
@@ -24,7 +24,7 @@ use super::{
 const SANDBOX: &str = "glovebox:sandbox/sandbox@0.2.0";
 const TOOLS: &str = "glovebox:sandbox/tools@0.2.0";
 
-/// The part of a linker to which one interface's functions and resources are added.
+/// The linker instance to which one interface's functions and resources are added.
 struct Interface<'a, T: 'static>(LinkerInstance<'a, T>);
 
 /// Separates errors for the component from traps.

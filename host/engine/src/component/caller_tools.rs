@@ -1,4 +1,4 @@
-//! Tools that a component answers itself.
+//! Tools whose calls the component answers.
 //!
 //! The component chooses their schemas. The host compiles the schemas and checks arguments against them, so the cost of
 //! both must be bounded. Keywords that can make a small schema expensive are rejected. With references, each schema can
@@ -20,8 +20,8 @@ const MAX_TEXT_BYTES: usize = 1 << 20;
 const MAX_VALUE_BYTES: u64 = 32 << 20;
 
 /// Maximum number of JSON values in one tool's schema. Each value is compared at most once with each value in the
-/// arguments, and 1 MiB of arguments contains half a million values. With this limit, a check takes seconds at worst,
-/// on a thread that cannot be interrupted.
+/// arguments, and 1 MiB of arguments can contain half a million values. With this limit, a check takes seconds at
+/// worst, on a thread that cannot be interrupted.
 const MAX_VALUES: usize = 2_000;
 
 /// Maximum number of regular expressions in all tools of one execution. A match can visit many states per byte of text:

@@ -34,7 +34,7 @@ pub struct SandboxCtx {
     place: TableLocation,
 }
 
-/// The parts of a store's sandbox that its resources do not affect. Calls on other threads share them.
+/// The parts of a store's sandbox other than its resources. Calls on other threads share them.
 pub(super) struct Caller {
     pub(super) host: SandboxHost,
     pub(super) meter: Arc<Meter>,
@@ -124,7 +124,7 @@ impl SandboxCtx {
         self.place = TableLocation::Here;
     }
 
-    /// Returns the context. Fails if the future of a call was dropped and took the resources with it.
+    /// Returns the context. Fails if the resources are lost, because the future of a call was dropped.
     pub(super) fn check_present(&mut self) -> wasmtime::Result<&mut Self> {
         match self.place {
             TableLocation::Lent => Err(wasmtime::Error::msg(
@@ -154,13 +154,13 @@ impl SandboxCtx {
         self.caller.meter.usage()
     }
 
-    /// Adds a resource and returns its handle. `share` was taken from the quota before the resource was created.
+    /// Adds a resource and returns its handle. The caller takes `share` from the quota before it creates the resource.
     pub(super) fn put<T: Send + 'static>(&mut self, share: Share, resource: T) -> Result<Resource<T>, SandboxFailure> {
         let handle = self.table.push(CountedResource { resource, _share: share })?;
         Ok(Resource::new_own(handle.rep()))
     }
 
-    /// Returns the resource of a handle. Fails with a trap if the handle is invalid.
+    /// Returns the resource of a handle. Traps if the handle is invalid.
     pub(super) fn get<T: Send + 'static>(&self, handle: &Resource<T>) -> wasmtime::Result<&T> {
         Ok(&self.table.get(&Resource::<CountedResource<T>>::new_borrow(handle.rep()))?.resource)
     }
@@ -170,7 +170,7 @@ impl SandboxCtx {
         Ok(&mut self.table.get_mut(&Resource::<CountedResource<T>>::new_borrow(handle.rep()))?.resource)
     }
 
-    /// Removes a resource and returns it. Fails with a trap if the handle is invalid.
+    /// Removes a resource and returns it. Traps if the handle is invalid.
     pub(super) fn take<T: Send + 'static>(&mut self, handle: Resource<T>) -> wasmtime::Result<T> {
         Ok(self.table.delete(Resource::<CountedResource<T>>::new_own(handle.rep()))?.resource)
     }
@@ -320,8 +320,8 @@ impl SandboxHostBuilder {
     /// host's clock and entropy only if these are granted. They can freely choose arguments, environment,
     /// `inject_setup`, persistent globals, the times of checkpoints, and the handling of unwound sessions.
     ///
-    /// The restrictions in [`Policy::tools`] apply to the tools of this host and to those of the component. A call that
-    /// the component itself makes counts as an execution.
+    /// The restrictions in [`Policy::tools`] apply to the tools of this host and to those of the component. Each call
+    /// that the component itself makes counts as a separate execution.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self

@@ -15,7 +15,7 @@
 //!     }
 //! }
 //!
-//! // Guests have their own engine; this is the embedder's engine, with the features that its components need.
+//! // Scripts run on the engine of `host`. Components run on `wasmtime`, with the features that they need.
 //! let host = SandboxHost::builder(&Engine::new(EngineConfig::default())?).build()?;
 //! let wasmtime = wasmtime::Engine::default();
 //! let mut linker = Linker::new(&wasmtime);
@@ -48,9 +48,10 @@
 //!
 //! * [`Store::set_hostcall_fuel`](wasmtime::Store::set_hostcall_fuel) limits the bytes that one call can pass to the
 //!   host. See [`LIFT_BYTES`].
-//! * A call into the sandbox takes as long as the script runs, and blocks its thread unless the linker was set up with
+//! * A call into the sandbox lasts until the script ends, and blocks its thread unless the linker was set up with
 //!   [`add_to_linker_async`] or [`add_to_linker_concurrent`]. `limits.timeout_ms` bounds the call, and
-//!   [`SandboxCtx::cancel_token`] ends it from another thread. The embedder's epochs and fuel have no effect during the call.
+//!   [`SandboxCtx::cancel_token`] ends it from another thread. The embedder's epochs and fuel have no effect during the
+//!   call.
 
 mod async_linker;
 mod caller_tools;
@@ -100,7 +101,7 @@ pub fn add_to_linker<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmti
 }
 
 /// Like [`add_to_linker`], but for stores that are called asynchronously, on any runtime. A call that runs a script or
-/// a tool, or may wait for a script, gets its own thread, so the calling thread stays free. Instantiate and call
+/// a tool, or may wait for a script, runs on its own thread and does not block the calling thread. Instantiate and call
 /// components with Wasmtime's `_async` functions.
 ///
 /// Dropping the future of a call cancels all executions of the store's sandbox and loses the sandbox: later calls into

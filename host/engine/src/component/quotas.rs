@@ -7,8 +7,8 @@ use serde::Serialize;
 use crate::exec::platform::Budget;
 
 /// Limits on the total usage of the sandbox by one store's component, in addition to its policies. A call that would
-/// exceed a quota fails with `quota-exceeded` before anything runs. Only the sizes of results are known and checked
-/// afterwards.
+/// exceed a quota fails with `quota-exceeded` before anything runs. Results are checked afterwards, because their sizes
+/// are not known before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quotas {
@@ -29,13 +29,16 @@ pub struct Quotas {
     /// use. After a timeout or a cancellation, the charge stays, because the exact use is unknown. The remaining fuel
     /// may be too little to roll a session back.
     pub fuel: u64,
-    /// Maximum number of bytes that the host holds for the component: blobs, input files, file snapshots, arguments and
-    /// output of running calls of version 0.3.0, requests of started executions of version 0.3.0, events of open streams
-    /// (`limits.tool_bytes` for each stream), results of started executions, requests of suspendable executions until
-    /// their handle is dropped, journals of running suspendable executions (at their maximum size), suspended executions
-    /// of version 0.3.0 until they are dropped, files and saved sessions in streams of version 0.3.0, tools, and the
-    /// arguments and environments of policies. Session memory is bounded by the policy's limits instead. Default:
-    /// 256 MiB.
+    /// Maximum number of bytes that the host holds for the component. Default: 256 MiB. Session memory is not included,
+    /// because the policy's limits bound it. The following bytes are counted:
+    ///
+    /// * blobs, input files, file snapshots, tools, and the arguments and environments of policies;
+    /// * results of started executions;
+    /// * requests of suspendable executions until their handle is dropped, and journals of running suspendable
+    ///   executions, at their maximum size;
+    /// * in version 0.3.0: arguments and output of running calls, requests of started executions, suspended executions
+    ///   until they are dropped, files and saved sessions in streams, and events of open streams (`limits.tool_bytes`
+    ///   for each stream).
     pub held_bytes: u64,
     /// Maximum number of open handles of sessions, started executions, files and blobs, and of open streams. Default:
     /// 10,000.
@@ -61,8 +64,8 @@ impl Default for Quotas {
 pub struct Usage {
     /// The current number of sessions.
     pub sessions: u32,
-    /// The number of executions begun with `start` that have not ended, including those whose handle was dropped, and of
-    /// calls of version 0.3.0 whose thread has not ended.
+    /// The number of started executions that have not ended, including those whose handle was dropped, plus the number
+    /// of calls of version 0.3.0 whose thread has not ended.
     pub started: u32,
     /// The number of all executions so far, ended or not, counted as in [`Quotas::executions`].
     pub executions: u64,

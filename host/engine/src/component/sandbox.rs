@@ -39,7 +39,7 @@ pub(super) fn fuel_of_a_resumed_execution(sandbox: &Sandbox) -> u64 {
 }
 
 impl Caller {
-    /// Returns the sandbox for a request that runs outside sessions, with the files that it takes from the request.
+    /// Returns the sandbox for a request that runs outside sessions. Moves the request's files into the sandbox.
     pub(super) fn sandbox_for_request(
         &self,
         runtime: Runtime,
@@ -62,7 +62,7 @@ impl Caller {
         self.execute_in(&sandbox, &request, cancel)
     }
 
-    /// Executes a request in the sandbox for it.
+    /// Executes a request in `sandbox`.
     pub(super) fn execute_in(
         &self,
         sandbox: &Sandbox,
@@ -95,7 +95,7 @@ impl Caller {
 
     /// Decodes the bytes of a suspended execution. The execution that resumes them holds their share of the quota.
     pub(super) fn decode_suspended(&self, bytes: &[u8]) -> Result<(Suspended, SuspendableRequest), SandboxFailure> {
-        // Charged before they are decoded, which takes several times their size.
+        // Charges the memory first, because decoding needs several times the size of the bytes.
         let decoded_bytes = Suspended::peek(bytes).map_or(0, |unchecked| unchecked.memory_bytes);
         let share = self.meter.take(QuotaUse::Bytes(decoded_bytes as u64))?;
         let suspended = Suspended::from_bytes(bytes, None)?;
@@ -216,7 +216,7 @@ impl SandboxCtx {
     }
 }
 
-/// Lists the entries that match a pattern. Fails if there are more than a list can contain.
+/// Lists the entries that match a pattern. Fails if there are more entries than a list can contain.
 pub(super) fn list_files(files: &Files, pattern: &str) -> Result<Vec<FileEntry>, SandboxFailure> {
     let entries = files.list(pattern).map_err(refused(pattern))?;
     if entries.len() > MAX_LISTED_FILES {

@@ -67,7 +67,7 @@ impl Caller {
         })
     }
 
-    /// Performs a call that runs code in a session. No other call may use the session.
+    /// Performs a call that runs code in a session. The caller must ensure that no other call uses the session.
     pub(super) fn enter<R, E>(
         &self,
         resource: &SessionResource,
@@ -81,8 +81,8 @@ impl Caller {
         Ok(work(session, keeper)?)
     }
 
-    /// Performs a call that must work without fuel. It runs no code, except rollbacks and, on closing, exit handlers. No
-    /// other call may use the session.
+    /// Performs a call that must work without fuel. It runs no code, except rollbacks and, on closing, exit handlers.
+    /// The caller must ensure that no other call uses the session.
     pub(super) fn call_without_fuel<R, E>(
         &self,
         resource: &SessionResource,
@@ -338,8 +338,7 @@ struct SessionCalls {
 
 #[derive(Debug, Default)]
 struct SessionCallsState {
-    /// The key of the execution that the component started and whose end it has not received yet, or of the call that
-    /// has not returned.
+    /// The key of the started execution whose end the component has not received, or of the call that has not returned.
     stepped: Option<u64>,
     /// `true` while a call or a started execution is using the session.
     is_running: bool,
@@ -358,7 +357,7 @@ impl SessionCalls {
         BusyGuard { steps: Arc::clone(self), key: state.last_key }
     }
 
-    /// Makes the waiting calls check their condition again.
+    /// Wakes the waiting calls, which check their conditions again.
     fn wake(&self) {
         // A waiting call holds the lock between its check and its wait, so it cannot miss this notification.
         drop(self.state());
@@ -380,7 +379,7 @@ impl BusyGuard {
         Self { steps: Arc::clone(&self.steps), key: self.key }
     }
 
-    /// Ends the mark. Has no effect on the mark of a later call.
+    /// Removes this guard's mark. Does not affect the mark of a later call.
     pub(super) fn release(&self) {
         let mut state = self.steps.state();
         if state.stepped == Some(self.key) {
@@ -459,7 +458,7 @@ impl SessionResource {
     }
 
     /// Waits until a dropped call no longer uses the session, and marks the session as in use. Returns `None` if the
-    /// component has dropped this call too. A cancellation of `cancel` checks `is_dropped` again.
+    /// component has dropped this call too. Calls `is_dropped` again when `cancel` is cancelled.
     pub(super) fn run_call(&self, cancel: &CancelToken, is_dropped: impl Fn() -> bool) -> Option<SessionUseGuard> {
         let steps = Arc::clone(&self.steps);
         let _on_cancel = cancel.on_cancel(move || steps.wake());
@@ -476,7 +475,7 @@ impl SessionResource {
         }
     }
 
-    /// Waits for a dropped execution that is being unwound. Fails while the component steps through an execution.
+    /// Waits until a dropped execution has been unwound. Fails while the component steps through an execution.
     fn idle_state(&self) -> Result<MutexGuard<'_, SessionCallsState>, BusySessionError> {
         let mut state = self.steps.state();
         loop {

@@ -37,7 +37,7 @@ pub(super) struct StartRequest<'a> {
     pub(super) tools: &'a [Tool],
     /// `None` if the execution cannot be suspended.
     pub(super) suspendable: Option<SuspendableRequest>,
-    /// Set if the component can read the files of the execution after its end.
+    /// `true` if the component can read the files of the execution after its end.
     pub(super) retains_files: bool,
     /// The share for the request, returned when the execution has ended. `None` in version 0.2.0.
     pub(super) request_share: Option<Share>,
@@ -126,8 +126,8 @@ impl Caller {
         let request = request.cancel(&keeper.cancel).budget(&keeper.budget);
         let session = resource.session().clone();
         let started = session.start_with(request, move |execution| {
-            // The handle may already be dropped, and this may be the last reference to the session. The quota has room
-            // for another execution before the session accepts one.
+            // This closure may hold the last reference to the session, because the handle may already be dropped. The
+            // quota shares are returned before the session accepts another execution.
             let _until_here = (bill, started, until_end, resource);
             drop(execution.take_files());
             there.finish(execution);
@@ -223,7 +223,7 @@ impl HostStarted for SandboxCtx {
 
     fn suspend(&mut self, started: Resource<StartedResource>) -> Result<Resource<Bytes>, SandboxFailure> {
         let stepped = self.get(&started)?;
-        // A suspended execution without a handle for its bytes would be lost.
+        // Reserves the handle first: without a handle for its bytes, the suspended execution would be lost.
         let handle = self.caller.meter.take(QuotaUse::Handle)?;
         let bytes = stepped.suspend(&self.caller.meter)?;
         self.put(handle, bytes)
@@ -284,20 +284,20 @@ impl StartedResource {
             stepping::Step::Done(_) => return Err(SuspendError::Ended.into()),
         };
         let max_bytes = suspendable.bytes.saturating_add(calls_bytes).saturating_add(MAX_JOURNAL_BYTES);
-        // A suspended execution without room for its bytes would be lost.
+        // Reserves the memory first: without room for its bytes, the suspended execution would be lost.
         let share = meter.take(QuotaUse::Bytes(max_bytes as u64))?;
         let bytes = self.started.suspend_within(calls_bytes)?.to_bytes(None);
         Ok(Bytes::with(bytes.into_boxed_slice().into_vec(), share)?)
     }
 }
 
-/// The parts of a suspendable execution that are known at its start, for the size of its bytes.
+/// The size of a suspendable execution's request, which is known at its start, and its share of the byte quota.
 #[derive(Debug)]
 pub(super) struct SuspendableRequest {
     /// The size of the request, or of the bytes from which the execution was resumed.
     pub(super) bytes: usize,
-    /// The share of the byte quota for the request or the decoded bytes. The handle and the running execution both hold
-    /// them. `None` until the execution starts.
+    /// The share of the byte quota for the request or the decoded bytes. The handle and the running execution share it.
+    /// `None` until the execution starts.
     pub(super) share: Option<Arc<Share>>,
 }
 

@@ -1,4 +1,4 @@
-//! A call of a component that runs on its own thread, concurrently with other calls of the component.
+//! A component's call, which runs on its own thread, concurrently with the component's other calls.
 
 use std::{panic, sync::Arc};
 
@@ -15,12 +15,13 @@ use crate::{
     },
 };
 
-/// A call with its shares of the quotas. Its thread holds them, so a dropped call counts until its script has ended.
+/// A call with its shares of the quotas. Its thread holds them, so a dropped call counts against the quotas until its
+/// script has ended.
 pub(super) struct Call {
     pub(super) caller: Arc<Caller>,
-    /// The shares for the bytes of the arguments, and of the output of `execute`.
+    /// The shares of the byte quota for the arguments and for the output of `execute`.
     pub(super) bytes: Vec<Share>,
-    /// The share for a started execution, returned last. `start` passes it on to the execution.
+    /// The share for a started execution, dropped last. `start` moves it to the execution.
     pub(super) started: Option<Share>,
 }
 
@@ -38,7 +39,7 @@ impl Call {
         Self::holding(ctx, bytes.into_iter().fold(0, u64::saturating_add))
     }
 
-    /// Like [`begin`](Self::begin), for a call whose arguments have `bytes` bytes.
+    /// Like [`begin`](Self::begin), for a call with `bytes` bytes of arguments.
     pub(super) fn holding(ctx: &mut SandboxCtx, bytes: u64) -> Result<Self, SandboxFailure> {
         let meter = &ctx.check_present()?.caller.meter;
         let started = meter.take(QuotaUse::Started)?;
@@ -46,7 +47,8 @@ impl Call {
         Ok(Self { caller: Arc::clone(&ctx.caller), bytes: vec![bytes], started: Some(started) })
     }
 
-    /// Takes the share for the arguments, reduced to the request, for an execution that holds the request until its end.
+    /// Takes the share for the arguments out of the call and shrinks it to the size of the request. The execution keeps
+    /// the share until it ends.
     pub(super) fn take_request_share(&mut self, request: &Request) -> Result<Option<Share>, SandboxFailure> {
         let mut share = self.bytes.pop();
         if let Some(share) = &mut share {

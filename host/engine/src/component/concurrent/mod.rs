@@ -1,5 +1,5 @@
-//! Version 0.3.0 of the contract, for components that call asynchronously. The calls of one component run concurrently,
-//! each on its own thread, and output and tool calls are streams.
+//! Version 0.3.0 of the contract, for components that make asynchronous calls. The calls of one component run
+//! concurrently, each on its own thread, and output and tool calls are streams.
 
 mod call;
 mod observers;
@@ -33,16 +33,16 @@ wasmtime::component::bindgen!({
     ",
     world: "glovebox:host-concurrent/host",
     imports: {
-        // These functions create streams, which belong to the store.
+        // These functions need the store, because they create streams in it.
         "glovebox:sandbox/sandbox@0.3.0.[method]started.stdout": store | trappable,
         "glovebox:sandbox/sandbox@0.3.0.[method]started.stderr": store | trappable,
         "glovebox:sandbox/sandbox@0.3.0.[method]started.events": store | trappable,
-        // An invalid handle traps.
+        // A call with an invalid handle traps.
         default: trappable,
     },
     trappable_error_type: { "glovebox:sandbox/types@0.2.0.sandbox-error" => SandboxFailure },
     with: {
-        // Both versions have the same types.
+        // Both versions of the contract use the types of 0.2.0.
         "glovebox:sandbox/types@0.2.0": crate::component::wit::types,
         "glovebox:sandbox/sandbox@0.3.0.started": crate::component::concurrent::started::ConcurrentExecution,
         "glovebox:sandbox/session@0.3.0.session": crate::component::session::SessionResource,

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Wake, Waker},
 };
 
-/// The tasks that wait for output, calls or the end of one execution. Each event wakes all of them.
+/// The tasks that wait for the output, the calls or the end of one execution. Each event wakes all of them.
 #[derive(Debug, Default)]
 pub(super) struct Observers(Mutex<WaitingTasks>);
 
@@ -17,8 +17,8 @@ struct WaitingTasks {
     wakers: BTreeMap<u64, Waker>,
 }
 
-/// The registration of one task. Dropping it removes the task's waker, so that dropped streams and calls leave nothing
-/// behind.
+/// The registration of one task. Dropping it removes the task's waker, so that dropped streams and calls leave no
+/// wakers behind.
 #[derive(Debug)]
 pub(super) struct Observer {
     observers: Arc<Observers>,
@@ -49,12 +49,13 @@ impl Wake for Observers {
 }
 
 impl Observer {
-    /// Registers the task of `context`, which is woken at the next event. Call this before reading the execution's
+    /// Registers the task of `context`, so that the next event wakes it. Call this before reading the execution's
     /// state, so that no event is missed.
     pub(super) fn observe(&self, context: &Context<'_>) {
         let waker = context.waker().clone();
         let earlier = self.observers.tasks().wakers.insert(self.key, waker);
-        // Dropped without the lock: the last waker of a task can drop the task, which removes its observers.
+        // The lock is not held here: dropping the last waker of a task can drop the task, which takes the lock to
+        // remove its observers.
         drop(earlier);
     }
 }

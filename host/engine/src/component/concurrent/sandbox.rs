@@ -1,4 +1,4 @@
-//! The functions of the interface that need no handle. They share their implementation with version 0.2.0.
+//! The functions of interface `sandbox` that need no handle. Version 0.2.0 uses the same implementation.
 
 use std::{sync::Arc, task::Waker};
 
@@ -52,7 +52,7 @@ impl<T: Send + 'static> HostWithStore<T> for HasSelf<SandboxCtx> {
         request: Request,
         policy: Policy,
     ) -> Result<Vec<Diagnostic>, SandboxFailure> {
-        // Drops the ignored parts before the call is charged.
+        // Drops the parts that validation ignores, so that they are not charged.
         let request = request.for_validation();
         let call = accessor.with(|mut access| Call::begin(access.get(), &runtime, &request, &policy, &[]))?;
         call.run(move |call, cancel| call.caller.validate(runtime, request, policy, cancel)).await
@@ -155,7 +155,7 @@ impl Call {
         self.start_in(sandbox, StartRequest { suspendable: Some(suspendable), ..start })
     }
 
-    /// Starts an execution in the sandbox for it, and wakes its observers for its output, its calls and its end.
+    /// Starts an execution in `sandbox`. Its output, its calls and its end wake its observers.
     fn start_in(&mut self, sandbox: Sandbox, start: StartRequest<'_>) -> Result<ConcurrentExecution, SandboxFailure> {
         let tool_bytes = sandbox.policy().limits.tool_bytes;
         let started = match self.started.take() {

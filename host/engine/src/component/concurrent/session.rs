@@ -1,4 +1,4 @@
-//! Implements `resource session`. The calls share their implementation with version 0.2.0.
+//! Implements `resource session`. Version 0.2.0 uses the same implementation of the calls.
 
 use std::{sync::Arc, task::Waker, thread};
 
@@ -45,7 +45,8 @@ impl HostSession for SandboxCtx {
 
     fn drop(&mut self, session: Resource<SessionResource>) -> wasmtime::Result<()> {
         let session = self.check_present()?.take(session)?.into_session();
-        // Freeing an interpreter can take long. Without a thread, the closure is dropped here.
+        // Dropping a session can take a long time, so it happens on a new thread. If no thread can be started, the
+        // session is dropped on this one.
         thread::Builder::new().name("glovebox-drop".into()).spawn(move || drop(session)).ok();
         Ok(())
     }
@@ -97,7 +98,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         request.check_in_session()?;
         let call = begin(accessor, &session, request_bytes(&request))?;
         call.run(move |call, session, cancel| {
-            // The output is charged, because a component can make several calls at the same time.
+            // Charges the output to the byte quota, because a component can make several calls at the same time.
             call.bytes.push(call.caller.output_share(session.resource.session().sandbox())?);
             let execution = call.caller.enter(&session.resource, |session, keeper| {
                 session.run(convert::request(&request).cancel(cancel).budget(&keeper.budget))
@@ -173,7 +174,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         let (call, handle) = begin(accessor, &session, path.len())?.with_handle()?;
         let contents = call.run(move |call, session, _| {
             let files = snapshot(call, session)?;
-            // Charged before the file is copied.
+            // Charges the bytes before copying the file.
             let bytes = files.size_bytes(&path).map_err(refused(&path))?;
             let share = call.caller.meter.take(QuotaUse::Bytes(bytes))?;
             let contents = files.read(&path).map_err(refused(&path))?;
@@ -313,7 +314,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
     }
 }
 
-/// Begins a call into a session, with arguments of `bytes` bytes.
+/// Begins a call into a session, with `bytes` bytes of arguments.
 fn begin<T: 'static>(
     accessor: &Accessor<T, HasSelf<SandboxCtx>>,
     session: &Resource<SessionResource>,
@@ -337,8 +338,8 @@ fn begin_creation(
     Ok((call, handle))
 }
 
-/// Takes the shares of a call that writes a file, and returns the limit on its contents. Fails if the session is busy,
-/// although the session can be used again until the contents are complete.
+/// Takes the shares of a call that writes a file, and returns the size limit of its contents. Fails if the session is
+/// busy. Does not keep the session busy while the contents arrive.
 fn begin_upload(
     ctx: &mut SandboxCtx,
     session: &Resource<SessionResource>,
@@ -355,12 +356,12 @@ fn begin_upload(
     Ok(((call, session), Some(SizeLimit { bytes, error })))
 }
 
-/// Returns a snapshot of a session's files, and lets other calls use the session.
+/// Returns a snapshot of a session's files, and releases the session for other calls.
 fn snapshot(call: &Call, session: UsedSession) -> Result<Files, SandboxFailure> {
     call.caller.call_without_fuel(&session.resource, |session| session.files().snapshot().map_err(refused("")))
 }
 
-/// Opens a stream that returns these bytes.
+/// Opens a stream from which the component reads `bytes`.
 fn stream<T: 'static>(
     accessor: &Accessor<T, HasSelf<SandboxCtx>>,
     bytes: Bytes,

@@ -1,4 +1,4 @@
-//! A call into a session, beside calls into other sessions.
+//! A call into a session, which can run concurrently with calls into other sessions.
 
 use wasmtime::component::{Accessor, HasSelf, Resource};
 
@@ -14,22 +14,22 @@ use crate::{
     },
 };
 
-/// A call into a session, which is busy until the call returns or is dropped.
+/// A call into a session. The session is busy until the call returns or is dropped.
 pub(super) struct SessionCall {
     call: Call,
     session: SessionResource,
     stepping: BusyGuard,
 }
 
-/// A session that no other call uses.
+/// A session, with the guard that keeps other calls out.
 pub(super) struct UsedSession {
     pub(super) resource: SessionResource,
     pub(super) running: SessionUseGuard,
 }
 
 impl SessionCall {
-    /// Takes the shares of a call whose arguments have `bytes` bytes. Fails if the session is busy, or if a quota would
-    /// be exceeded.
+    /// Takes the shares of a call with `bytes` bytes of arguments. Fails if the session is busy, or if a quota would be
+    /// exceeded.
     pub(super) fn begin(
         ctx: &mut SandboxCtx,
         session: &Resource<SessionResource>,
@@ -39,7 +39,7 @@ impl SessionCall {
         Self::admit(Call::holding(ctx, bytes as u64)?, session)
     }
 
-    /// Like [`begin`](Self::begin), for a call that has its shares already.
+    /// Like [`begin`](Self::begin), for a call that already has its shares.
     pub(super) fn admit(call: Call, session: SessionResource) -> Result<Self, SandboxFailure> {
         let stepping = session.begin_call()?;
         Ok(Self { call, session, stepping })
@@ -56,8 +56,8 @@ impl SessionCall {
         self.stepping.second()
     }
 
-    /// Runs `work` on a new thread, once no dropped call uses the session any more. The token is cancelled if the
-    /// future is dropped.
+    /// Runs `work` on a new thread, after all dropped calls have left the session. The token is cancelled if the future
+    /// is dropped.
     pub(super) async fn run<R: Send + 'static>(
         self,
         work: impl FnOnce(&mut Call, UsedSession, &CancelToken) -> Result<R, SandboxFailure> + Send + 'static,

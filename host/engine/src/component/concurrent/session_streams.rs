@@ -1,8 +1,8 @@
-//! Streams of bytes that the host holds as a whole: files and saved sessions.
+//! Streams whose bytes the host holds completely: files and saved sessions.
 //!
-//! A stream that the component reads has all its bytes before the component receives it, so it cannot fail halfway. A
-//! stream that the component writes is used when it has ended, so a component that stops halfway changes nothing. In
-//! both directions, the host charges the bytes to the quota while it holds them.
+//! Before the component receives a stream to read, the host has all of its bytes, so the stream cannot fail halfway.
+//! The host uses a stream that the component writes only after the stream has ended, so a component that stops halfway
+//! changes nothing. In both directions, the host charges the bytes to the quota while it holds them.
 
 use std::{
     future::poll_fn,
@@ -73,14 +73,14 @@ impl<D: 'static> StreamProducer<D> for BytesStream {
     }
 }
 
-/// Maximum size of a stream that the component writes, and the error beyond it.
+/// Maximum size of a stream that the component writes, and the error for a larger one.
 pub(super) struct SizeLimit {
     pub(super) bytes: u64,
     pub(super) error: SandboxError,
 }
 
-/// The bytes of a stream that the component writes. Dropping this discards the bytes, and ends the stream at the next
-/// write.
+/// The bytes of a stream that the component writes. Dropping the value discards the bytes, and ends the stream at the
+/// next write.
 pub(super) struct Incoming(Arc<IncomingState>);
 
 struct IncomingState(Mutex<Received>);
@@ -95,14 +95,14 @@ struct Received {
     waker: Option<Waker>,
 }
 
-/// The readable end of the stream, which belongs to the store until the writer drops its end.
+/// The host's reader of the stream. The store owns it until the component drops the writable end.
 struct Reader {
     state: Arc<IncomingState>,
     _handle: Share,
 }
 
 impl Incoming {
-    /// Begins to read a stream, for a call that `begin` admits. If `begin` fails, closes the stream.
+    /// Starts to read a stream if `begin` admits the call. Closes the stream if `begin` fails.
     pub(super) fn begin<T: 'static, R>(
         mut access: Access<'_, T, HasSelf<SandboxCtx>>,
         mut stream: StreamReader<u8>,
@@ -150,7 +150,7 @@ impl IncomingState {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends bytes. Returns `false` if the host reads no more.
+    /// Appends bytes. Returns `false` if the host has stopped reading.
     fn append(&self, more: &[u8]) -> bool {
         let mut received = self.received();
         let Received { bytes: Some(bytes), limit, .. } = &mut *received else { return false };
@@ -167,7 +167,7 @@ impl IncomingState {
         false
     }
 
-    /// Reports the end of the stream, unless the host has stopped reading before.
+    /// Reports the end of the stream, unless the host has already stopped reading.
     fn end(&self, end: Result<(), SandboxError>) {
         let mut received = self.received();
         received.end.get_or_insert(end);

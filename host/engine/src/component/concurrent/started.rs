@@ -29,7 +29,7 @@ use crate::{
     exec::stepping,
 };
 
-/// A started execution. Its handle, its streams, its `finish` and its `suspend` share it.
+/// A started execution, shared by its handle, its streams, and its calls to `finish` and `suspend`.
 #[expect(unreachable_pub, reason = "the bindings re-export it, some of them from a private module")]
 #[derive(Clone, Debug)]
 pub struct ConcurrentExecution(Arc<ExecutionState>);
@@ -112,7 +112,7 @@ impl ConcurrentExecution {
 }
 
 impl SandboxCtx {
-    /// Returns an execution, with the share of the quota for a new stream.
+    /// Returns an execution, and a quota share for a new stream.
     fn stream_of(
         &mut self,
         started: &Resource<ConcurrentExecution>,

@@ -1,6 +1,7 @@
-//! The streams of a started execution. The host produces their contents when the component reads, so a stream that is
-//! not read holds no memory. Output is copied directly to the component's memory. Tool calls are buffered in the host
-//! until the component's task receives them, and reads can be pending on many streams at the same time.
+//! The streams of a started execution. The host produces their contents when the component reads, so an unread stream
+//! holds no memory. Output is copied directly to the component's memory. Tool calls are buffered in the host until the
+//! component's task receives them. The buffers are charged, because reads can be pending on many streams at the same
+//! time.
 
 use std::{
     collections::BTreeSet,
@@ -82,10 +83,11 @@ impl<D: 'static> StreamProducer<D> for Output {
         is_cancelled: bool,
     ) -> Poll<wasmtime::Result<StreamResult>> {
         self.observer.observe(context);
-        // Frees the bytes that a function of the host has received.
+        // Frees the buffer that a host function has already read.
         drop(destination.take_buffer());
         let started = self.execution.started();
-        // Checked before the output is read: no output follows the end.
+        // Checks for the end before reading. If the check came later, output from between the two steps could be
+        // missed.
         let has_ended = started.has_ended();
         let room_of_component = destination.remaining(store.as_context_mut());
         let room = room_of_component.unwrap_or(MAX_CHUNK_BYTES).min(MAX_CHUNK_BYTES);
@@ -105,8 +107,8 @@ impl<D: 'static> StreamProducer<D> for Output {
                 direct.mark_written(count);
                 self.offset = self.offset.saturating_add(count as u64);
             }
-            // A function of the host reads the stream, such as `session.write-file`. Wasmtime would keep the buffer of
-            // a direct read while the stream waits for more output.
+            // A host function, such as `session.write-file`, reads the stream. Wasmtime would keep the buffer of a
+            // direct read while the stream waits for more output.
             None => {
                 self.offset = self.offset.saturating_add(bytes.len() as u64);
                 destination.set_buffer(bytes.into());

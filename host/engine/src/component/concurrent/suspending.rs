@@ -17,7 +17,7 @@ pub(super) struct SuspendedBytes {
     is_in_use: AtomicBool,
 }
 
-/// A guard that marks an execution as used by a call to `suspend`. Two suspensions at the same time could receive each
+/// A guard that marks an execution as used by a call to `suspend`. Two concurrent suspensions could receive each
 /// other's result, although each has reserved memory only for its own.
 struct SuspendGuard(ConcurrentExecution);
 
@@ -51,9 +51,9 @@ impl ConcurrentExecution {
         if let Some(bytes) = self.suspended().bytes.get() {
             return Ok(bytes.as_slice().to_vec());
         }
-        // Only executions that have not ended get a thread. The quota limits their number.
+        // Only executions that have not ended get a thread, so the `started` quota limits the number of threads.
         self.stepped().check_suspendable()?;
-        // The execution already has a share of that quota.
+        // The execution already has a share of the `started` quota.
         let call = Call { caller, bytes: Vec::new(), started: None };
         call.run(move |call, _| suspending.suspend(&call.caller.meter)).await
     }

@@ -170,7 +170,7 @@ fn snapshots_and_hibernated_sessions_count_as_held_bytes() {
     assert!(over_quota(HostSession::files(&mut ctx, same(&session))).starts_with("`held-bytes` would be exceeded"));
     HostFiles::drop(&mut ctx, files).unwrap();
     assert_eq!(ctx.usage().held_bytes, 0);
-    // Random data cannot be compressed.
+    // Random data does not compress, so the hibernated session exceeds the quota.
     stdout_in(&mut ctx, &session, "globalThis.a = Array.from({length: 1 << 20}, () => Math.random()); 0");
     assert!(over_quota(HostSession::hibernate(&mut ctx, same(&session))).starts_with("`held-bytes` would be exceeded"));
     assert_eq!(ctx.usage().held_bytes, 0, "a failed hibernation holds no bytes");

@@ -15,7 +15,7 @@ use crate::{
     exec::platform::Budget,
 };
 
-/// Longer than any execution in these tests, but shorter than the timeout of a hanging test.
+/// A wait that is longer than any execution in these tests, but shorter than the timeout of a hanging test.
 pub(super) const LONG_MS: u64 = 300_000;
 
 const ASKS: &str = "print(await tools.ask({q: 1}))";
@@ -451,7 +451,7 @@ fn components_cannot_use_foreign_handles() {
     needs(&mut one, &started, vec![]);
 }
 
-/// Sets the fuel budget of a request itself, as the quota of a component does.
+/// Sets a fuel budget in the request, like the quota of a component.
 #[test]
 fn suspension_charges_only_the_used_fuel() {
     const GRANTED: u64 = 1_000_000_000_000;

@@ -30,7 +30,7 @@ fn suspend(ctx: &mut SandboxCtx, started: &Resource<StartedResource>) -> Vec<u8>
     bytes
 }
 
-/// Starts a script that waits for its first call, and suspends it in its own store.
+/// Starts a script in a new store and suspends it at its first call.
 fn suspended(source: &str) -> Vec<u8> {
     let mut ctx = ctx();
     let started = start(&mut ctx, request(source));
@@ -86,7 +86,7 @@ fn suspended_executions_resume_in_other_stores() {
     assert_eq!(needs(&mut second, &resumed, vec![answer(0, "\"a\"")])[0].id, 1);
     let bytes = suspend(&mut second, &resumed);
 
-    // Bytes can be resumed several times, with different answers.
+    // A suspended execution can be resumed several times, with different answers.
     for (reply, expected) in [("\"b\"", "before\na\nb\n"), ("\"c\"", "before\na\nc\n")] {
         let mut third = ctx();
         let resumed = resume(&mut third, &bytes);
@@ -143,7 +143,7 @@ fn other_bytes_and_other_runtimes_are_rejected() {
     needs_first_call(&mut ctx, &bytes);
 }
 
-/// Resumes the bytes unchanged.
+/// Resumes an execution and checks that it waits for its first call.
 fn needs_first_call(ctx: &mut SandboxCtx, bytes: &[u8]) {
     let resumed = resume(ctx, bytes);
     assert_eq!(needs(ctx, &resumed, vec![])[0].id, 0);
@@ -213,7 +213,7 @@ fn suspended_executions_count_as_held_bytes() {
     }
 }
 
-/// A handle keeps its request after the execution has ended.
+/// Checks that a handle keeps its request after the execution has ended.
 #[test]
 fn requests_of_suspendable_executions_count_as_held_bytes() {
     let mut ctx = ctx();
@@ -226,7 +226,7 @@ fn requests_of_suspendable_executions_count_as_held_bytes() {
     }
 }
 
-/// The execution ends when it is suspended, so its bytes must not exceed the quota afterwards.
+/// Suspending ends the execution, so it would be lost if its bytes exceeded the quota afterwards.
 #[test]
 fn reservation_is_enough_for_a_suspended_execution() {
     const STDIN_BYTES: usize = 16_000_000;
