@@ -163,8 +163,8 @@ impl CancelToken {
         self.0.state().cancelled
     }
 
-    /// Waits at most `duration` for cancellation. Returns `true` if the token is cancelled. For callers that wait only
-    /// for cancellation, such as a [`Tool`](crate::Tool) between two attempts.
+    /// Waits at most `duration` for cancellation. Returns `true` if the token is cancelled. Intended for callers that
+    /// wait only for cancellation, such as a [`Tool`](crate::Tool) between two attempts.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -181,15 +181,15 @@ impl CancelToken {
         self.is_cancelled()
     }
 
-    /// Makes all waiters check their condition again.
+    /// Wakes all waiters, which check their conditions again.
     pub(crate) fn wake(&self) {
         // A waiter holds the lock between its check and its wait, so it cannot miss this notification.
         drop(self.0.state());
         self.0.changed.notify_all();
     }
 
-    /// Waits until `end`, or until `ready` returns `true`. Checks `ready` at first and after each [`wake`](Self::wake).
-    /// Cancellation also ends the wait if `heeds_cancellation` is set.
+    /// Waits until `end`, or until `ready` returns `true`. Calls `ready` at the start and after each
+    /// [`wake`](Self::wake). Cancellation also ends the wait if `heeds_cancellation` is set.
     pub(crate) fn wait(&self, end: Instant, heeds_cancellation: bool, ready: impl Fn() -> bool) {
         let mut state = self.0.state();
         loop {

@@ -13,7 +13,7 @@
 //! | `security.<kind>` | `session_id`, `kind`, `detail`; kind: `fuel_exhaustion`, `time_exhaustion`, `memory_exhaustion`, `path_escape`, `quota_exceeded`, `open_file_limit`, `output_truncated`, `tools_refused`, `trap` |
 //!
 //! A resumed execution logs `execution.start` and `execution.complete` again, but not the tool calls and the security
-//! events from before its suspension. Calls that wait at a suspension complete in the resumed execution.
+//! events from before its suspension. Calls that are pending at a suspension complete in the resumed execution.
 
 use std::error::Error;
 
@@ -53,7 +53,7 @@ pub(crate) fn file(session_id: Option<&str>, operation: &str, path: &str) {
     tracing::info!(target: "glovebox", session_id, path, "session.file.{operation}");
 }
 
-/// Logs a tool call without its arguments. They come from the script and can be long or secret.
+/// Logs a tool call without its arguments, which come from the script and can be long or secret.
 pub(crate) fn tool_start(session_id: Option<&str>, tool: &str, index: usize) {
     tracing::info!(target: "glovebox", session_id, tool = clipped(tool), index, "tool.start");
 }

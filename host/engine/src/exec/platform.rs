@@ -167,8 +167,7 @@ impl Platform for EnginePlatform {
     }
 }
 
-/// Fuel budget shared by consecutive executions. The default is unlimited: only the limit of each
-/// execution applies.
+/// A fuel budget shared by consecutive executions. The default is unlimited: only the limit of each execution applies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Budget(Option<Arc<AtomicU64>>);
 
@@ -225,7 +224,7 @@ impl CallToken {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the token of the call before.
+    /// Replaces the previous call's token.
     pub(crate) fn set(&self, token: &CancelToken) {
         let earlier = self.token().replace(token.clone());
         drop(earlier);
@@ -251,7 +250,7 @@ impl SessionScope {
     }
 }
 
-/// Start of a time measurement.
+/// The start of a time measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(pub(crate) Instant);
 
@@ -262,7 +261,7 @@ impl Watch for Stopwatch {
 }
 
 impl Stopwatch {
-    /// Returns a stopwatch that started earlier by `by`.
+    /// Returns a stopwatch that started `by` earlier.
     pub(crate) fn earlier(self, by: Duration) -> Self {
         Self(self.0.checked_sub(by).unwrap_or(self.0))
     }
@@ -300,7 +299,7 @@ pub(crate) fn random_id() -> String {
 /// timeout, but long compared with the cost of a check (about 0.1 µs).
 const TICK: Duration = Duration::from_millis(2);
 
-/// The number of idle ticks before the ticker thread ends. A series of short executions should not start it each time.
+/// The number of idle ticks before the ticker thread ends: enough that a series of short executions shares one thread.
 const IDLE_TICKS: u32 = 50;
 
 /// A thread that advances a Wasmtime engine's epoch every [`TICK`] while an unmetered guest runs. A guest starts the

@@ -47,7 +47,7 @@ pub struct Request<'a> {
     pub(crate) options: RequestOptions,
 }
 
-/// The parts of a request that an execution needs to start again.
+/// The parts of a request that are needed to run its script again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RequestParts<'a> {
     pub(crate) source: Cow<'a, str>,
@@ -259,10 +259,10 @@ impl<'a> Request<'a> {
     /// everything that is needed to repeat it. Default: `false`. Requires a prepared runtime. Not supported in
     /// sessions.
     ///
-    /// The recording contains at most `limits.journal_bytes` of inputs from outside: tool answers, times, random numbers,
-    /// and standard input that is not provided in advance. Beyond this limit, the execution continues without a
-    /// recording.
-    /// `limits.fuel_reserve` does not apply, because its exception would not occur at the same point again.
+    /// The recording contains at most `limits.journal_bytes` of inputs from outside: tool answers, times, random
+    /// numbers, and standard input that is not provided in advance. Beyond this limit, the execution continues without
+    /// a recording. `limits.fuel_reserve` does not apply, because its exception would not occur at the same point
+    /// again.
     #[must_use]
     pub fn recorded(mut self, recorded: bool) -> Self {
         self.options.is_recorded = recorded;

@@ -36,7 +36,7 @@ pub(crate) const SCRIPT_MOUNT: &str = "/script";
 
 /// A request that was checked against the limits, with its sandbox and its tools.
 pub(crate) struct PreparedRequest<'a> {
-    /// Contains the caller's original source, which guidance quotes.
+    /// The parts of the request, with the caller's original source, which guidance quotes.
     pub(crate) parts: RequestParts<'a>,
     pub(crate) options: RequestOptions,
     has_stdin: bool,
@@ -45,7 +45,8 @@ pub(crate) struct PreparedRequest<'a> {
     pub(crate) cancel_at: Option<Instant>,
     /// The request as the caller made it, if the execution is recorded.
     recorded: Option<RequestParts<'static>>,
-    /// The monotonic clock in the state of the session before the execution. See [`Journal::with_origin`].
+    /// The value of the monotonic clock in the session's state before the execution, in nanoseconds. See
+    /// [`Journal::with_origin`].
     origin_ns: u64,
     pub(crate) sandbox: &'a Sandbox,
     pub(crate) toolbox: Arc<Toolbox>,
@@ -90,7 +91,7 @@ impl<'a> PreparedRequest<'a> {
             None => toolbox,
         };
         if options.replay.is_some() || options.repeated.is_some() {
-            // Also set without `Sandbox::start`, so that any resumed or repeated execution can report a difference.
+            // Needed even without `Sandbox::start`, so that each resumed or repeated execution can report a difference.
             options.suspension.get_or_insert_default();
         }
         Ok(Self {
@@ -133,7 +134,7 @@ impl<'a> PreparedRequest<'a> {
         Ok(check_request(&sandbox.0.policy.limits, source, name, stdin)?)
     }
 
-    /// Replaces the source that the interpreter runs.
+    /// Replaces the source that the interpreter runs with its translation.
     pub(crate) fn translated(mut self, translation: Translation) -> Self {
         self.parts.kind = translation.kind;
         self.translation = Some(translation);
@@ -235,8 +236,8 @@ impl<'a> PreparedRequest<'a> {
         }
     }
 
-    /// Returns the driver's input. `last` means that the guest runs no further script. Otherwise, in a session, globals
-    /// persist anyway and the value of the last expression is always returned.
+    /// Returns the driver's input. `last` is `true` if the guest runs no further script. If it is `false`, as in a
+    /// session, globals persist without the driver's help, and the value of the last expression is always returned.
     pub(crate) fn script(&self, last: bool) -> Script<'_> {
         let inner = &self.sandbox.0;
         let policy = &inner.policy;
@@ -323,7 +324,7 @@ impl<'a> PreparedRequest<'a> {
         })
     }
 
-    /// Runs the script in `guest` and collects the result. `last` means that the guest runs no further script. `own`
+    /// Runs the script in `guest` and collects the result. `last` is `true` if the guest runs no further script. `own`
     /// records the session's commits.
     pub(crate) fn execute(
         &self,

@@ -290,8 +290,8 @@ impl Started {
         }
     }
 
-    /// Passes answers to the script, then waits until the execution has ended or needs more answers. `wait` limits the
-    /// wait. Without it, the wait is unlimited.
+    /// Passes answers to the script, then waits until the execution has ended or needs more answers. `wait` is the
+    /// maximum duration of the wait. `None` means no limit.
     ///
     /// An answer to a call that timed out or was already answered is ignored. Calls that are still unanswered are
     /// returned again immediately. After a cancellation, they are not returned: `advance` waits until the execution has
@@ -337,7 +337,7 @@ impl Started {
             Progress::Ended => return Err(SuspendError::Ended),
         }
         let recording = suspension.request(max_calls_bytes, || self.cancel.wake())?;
-        // Afterwards, `advance` no longer returns the calls, and a session can be used again.
+        // After this wait, `advance` no longer returns the calls, and the execution's session can be used again.
         suspension.wait_for_end();
         let replayed = replay.as_ref().and_then(|suspended| suspended.session());
         let before = match (suspension.take_before(), replayed) {
@@ -350,7 +350,7 @@ impl Started {
         };
         let mut request = Arc::clone(request);
         if before.is_some() {
-            // The session's state already contains the value.
+            // The session's saved state already contains `context`.
             Arc::make_mut(&mut request).context = None;
         }
         Ok(Suspended::new(sandbox, request, before, recording))
@@ -365,8 +365,8 @@ impl Started {
             .unwrap_or_default()
     }
 
-    /// Returns `true` once the execution has ended, with a result or with an error. [`advance`](Self::advance) returns
-    /// either one.
+    /// Returns `true` once the execution has ended, with a result or with an error, which [`advance`](Self::advance)
+    /// returns.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.shared.end.get().is_some()
@@ -436,7 +436,7 @@ impl SteppingState {
         let worked = panic::catch_unwind(AssertUnwindSafe(|| {
             let mut request = request.on_output(on_output);
             request.options.pending = Some(Arc::clone(&self.pending));
-            // `work` consumes the request, so its listener is dropped before the end becomes visible.
+            // `work` consumes the request, so the request's listener is dropped before the end becomes visible.
             let mut worked = work(request, &begun);
             match &mut worked {
                 Ok(execution) => finish(execution),
@@ -458,7 +458,8 @@ impl SteppingState {
         if has_output {
             self.transcript.close();
         }
-        // Release the state before the caller sees the end: from then on, session limits must not count it.
+        // Releases the session's saved state before the end becomes visible, because session limits must not count that
+        // state after the end.
         if let Some(suspension) = &suspension {
             suspension.release_before();
         }

@@ -22,7 +22,7 @@ impl Default for Transcript {
 }
 
 impl Transcript {
-    /// Appends output that is already limited by the caller.
+    /// Appends output, which the caller has already limited.
     pub(super) fn add(&self, stream: Stream, bytes: &[u8]) {
         if let Some(written) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             match stream {

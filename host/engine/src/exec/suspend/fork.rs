@@ -7,7 +7,7 @@ use crate::{AdvanceError, ExecuteError, ResumeError, ResumeOptions, Sandbox, Ses
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Fork {
-    /// The execution. It waits for the calls of the suspended execution.
+    /// The resumed execution. It waits for the calls of the suspended execution.
     pub started: Started,
     /// The session in which the execution runs. No other fork uses it. `None` outside sessions.
     pub session: Option<Session>,

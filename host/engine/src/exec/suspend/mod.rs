@@ -1,5 +1,5 @@
-//! Suspended executions: executions that wait for their caller's answers, as bytes to store and resume later, in
-//! another process or on another machine.
+//! Suspended executions: executions that wait for their caller's answers, encoded as bytes. The bytes can be stored and
+//! resumed later, in another process or on another machine.
 //!
 //! The bytes contain the request and the execution's journal ([`glovebox_core::journal`]). Resuming starts the script
 //! again and gives it everything that it received before, without calling tools, until it waits for the same calls.
@@ -96,7 +96,8 @@ fn to_shared<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) ->
     T::deserialize(deserializer).map(Arc::new)
 }
 
-/// The reason why an execution could not be suspended. Except for [`Session`](Self::Session), it continues.
+/// The reason why an execution could not be suspended. The execution continues, except after
+/// [`Session`](Self::Session).
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SuspendError {
@@ -158,7 +159,7 @@ impl Suspended {
         (*self.session).as_deref()
     }
 
-    /// Returns the request that the execution starts again with.
+    /// Returns the request with which the execution is started again.
     pub(in crate::exec) fn first_request(&self) -> Arc<RequestParts<'static>> {
         Arc::clone(&self.request)
     }
@@ -280,8 +281,9 @@ impl Suspended {
         }
     }
 
-    /// Fails if one of the waiting calls would not wait for the caller: a handler would answer it, or it needs an approval
-    /// and the caller does not approve calls. The caller's answer, such as a refusal, would have no effect.
+    /// Fails if one of the waiting calls would not wait for the caller: a handler would answer it, or it needs an
+    /// approval and the caller does not approve calls. In both cases, the caller's answer, such as a refusal, would
+    /// have no effect.
     pub(in crate::exec) fn check_tools(&self, toolbox: &Toolbox, is_approver: bool) -> Result<(), ExecuteError> {
         let mut names = self.recording.at.calls.unanswered.iter().map(|call| &call.name);
         let difference = names.find_map(|name| {

@@ -13,11 +13,12 @@ use crate::SourceKind;
 
 /// The memory that the texts of an entry or a call occupy in addition to their length, in bytes.
 const TEXTS_BYTES: usize = 64;
-/// The number of copies of each entry and call: a list that grows doubles its capacity, and the journal is a copy.
+/// The number of copies to count for each entry and call: two for a growing list, whose capacity doubles, and one for
+/// the journal.
 const COPIES: usize = 3;
 
-/// Facts about the bytes of a suspended execution. Neither their seal nor most of their content is checked, so they are
-/// as trustworthy as the bytes. Use them for a log, or to reserve memory before [`Suspended::from_bytes`].
+/// Facts about the bytes of a suspended execution. Neither the seal nor most of the content is checked, so the facts
+/// are only as trustworthy as the bytes. Use them for a log, or to reserve memory before [`Suspended::from_bytes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UncheckedSuspended<'a> {
@@ -89,7 +90,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Count<T> {
 
 impl Suspended {
     /// Reads facts from the bytes of [`to_bytes`](Self::to_bytes) without decoding them. Returns `None` if
-    /// [`from_bytes`](Self::from_bytes) cannot decode the bytes. `from_bytes` may fail even if this returns a value.
+    /// [`from_bytes`](Self::from_bytes) cannot decode the bytes. `from_bytes` may fail even if this function returns a
+    /// value.
     #[must_use]
     pub fn peek(bytes: &[u8]) -> Option<UncheckedSuspended<'_>> {
         let (Head { request, at, entries, .. }, _) = postcard::take_from_bytes(bytes.get(HEAD_BYTES..)?).ok()?;

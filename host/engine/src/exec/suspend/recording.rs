@@ -1,4 +1,4 @@
-//! Recorded executions: an execution that has ended as bytes, to repeat it and compare the results.
+//! Recorded executions: finished executions, encoded as bytes. A recording can be repeated to compare the results.
 //!
 //! The bytes contain the request, the journal and the results. Repeating starts the script again, gives it everything
 //! that it received before, without calling tools, and compares the results.
@@ -31,7 +31,7 @@ const FORMAT: SealedFormat = SealedFormat {
     bound_to: "recorded execution",
 };
 
-/// Maximum size of the tools' definitions in bytes, like that of the list of tools that scripts read.
+/// Maximum size of the tools' definitions in bytes, the same as for the list of tools that scripts read.
 const MAX_TOOLS_BYTES: usize = 1 << 20;
 
 /// The limits that can differ when an execution is replayed. The time limits do not affect the results of a replay
@@ -99,7 +99,7 @@ pub enum RecordError {
          less often"
     )]
     TooLarge,
-    /// A time limit or a cancellation interrupted the script. The point of the interruption differs in each run.
+    /// A time limit or a cancellation interrupted the script. The point of the interruption differs from run to run.
     #[error(
         "a time limit or a cancellation interrupted the script; run it again, and raise `limits.timeout_ms` if it was too low"
     )]
@@ -115,7 +115,8 @@ pub struct RecordingBytesError {
 }
 
 impl Recording {
-    /// Creates the recording of an execution from the recorded end of its journal.
+    /// Creates the recording of an execution. `ended` is the journal at the end of the execution, or the reason why it
+    /// is unavailable.
     pub(in crate::exec) fn new(
         sandbox: &Sandbox,
         toolbox: &Toolbox,
@@ -203,7 +204,7 @@ impl Recording {
         Journal::replay(Journaled::clone(&self.journal)).whole()
     }
 
-    /// Fails if the execution cannot be repeated in `sandbox`: another image, or another limit.
+    /// Fails if the execution cannot be repeated in `sandbox`, because its image or a limit differs.
     pub(in crate::exec) fn check(&self, sandbox: &Sandbox) -> Result<(), ExecuteError> {
         check_image(sandbox, &self.image_sha256, &self.runtime)?;
         self.limit_difference(&sandbox.policy().limits).map_or(Ok(()), not_repeated)

@@ -5,13 +5,13 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Execution, FileKind, Files, Outcome, Output};
 
-/// The size of the parts in which files are read to compare them, in bytes.
+/// The size of the chunks in which files are read for the digest, in bytes.
 const PART_BYTES: u64 = 1 << 20;
 
 /// A SHA-256 digest.
 type Sha256Digest = [u8; 32];
 
-/// The results of an execution that a repeated execution must have as well.
+/// The results of an execution that a repeated execution must reproduce.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RecordedResults {
     /// The outcome as JSON text.
@@ -45,7 +45,7 @@ impl OutputDigest {
 struct PartsDigest(Sha256);
 
 impl PartsDigest {
-    /// Adds a part, preceded by its length. The same bytes, divided differently, therefore have a different digest.
+    /// Adds a part, preceded by its length, so that the same bytes split differently have a different digest.
     fn add(&mut self, part: &[u8]) {
         self.0.update((part.len() as u64).to_le_bytes());
         self.0.update(part);
@@ -129,11 +129,12 @@ fn displays_digest(execution: &Execution) -> Sha256Digest {
     digest.finish()
 }
 
-/// Results of calls are not compared: they are part of the journal, and a call without a result can have one in the
-/// repeated execution.
+/// Returns a digest of the tool calls without their results. The results are part of the journal, and a call without a
+/// result can have one in the repeated execution.
 fn tool_calls_digest(execution: &Execution) -> Sha256Digest {
     let calls = &execution.tool_calls;
-    // The calls share the space of `limits.tool_record_bytes` with their results, which arrive at other times.
+    // Arguments count only if all calls have them. They share `limits.tool_record_bytes` with the results, whose
+    // arrival times can differ, so the set of recorded arguments can differ too.
     let has_all = calls.iter().all(|call| call.arguments.is_some());
     let mut digest = PartsDigest::default();
     for call in calls {
@@ -159,7 +160,7 @@ fn files_digest(execution: &Execution) -> Sha256Digest {
     digest.finish()
 }
 
-/// Adds the size and contents of a file, which is read in parts to save memory. Of a link, adds only the size.
+/// Adds the size and contents of a file, which is read in chunks to save memory. For a link, adds only the size.
 fn add_content(digest: &mut PartsDigest, files: &Files, path: &str) {
     let Ok(entry) = files.stat(path) else { return };
     digest.add(&entry.size_bytes.to_le_bytes());

@@ -8,17 +8,17 @@ use crate::{SessionKey, SuspendedBytesError};
 /// The size of the parts before the body, in bytes.
 pub(super) const HEAD_BYTES: usize = 12;
 
-/// Maximum size of sealed bytes.
+/// Maximum size of a sealed value, in bytes.
 pub(super) const MAX_BYTES: usize = 64 << 20;
 
-/// A type of sealed bytes.
+/// A format of sealed bytes.
 pub(super) struct SealedFormat {
-    /// The first bytes.
+    /// The bytes at the start of each sealed value.
     pub(super) magic: &'static [u8; 8],
-    /// Describes bytes that begin with other bytes.
+    /// The description of bytes that do not start with `magic`, for errors.
     pub(super) wrong_magic: &'static str,
     pub(super) version: u16,
-    /// Distinguishes the seals of this type from other seals with the same key.
+    /// The context of the seals, which distinguishes them from other seals with the same key.
     pub(super) bound_to: &'static str,
 }
 

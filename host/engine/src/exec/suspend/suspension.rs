@@ -21,7 +21,7 @@ pub(crate) fn call_bytes(name: &str, arguments: &str) -> usize {
     size_of::<UnansweredCall>() + name.len() + arguments.len()
 }
 
-/// The suspension of a running execution: the caller's request, and its result. The execution's thread and the caller
+/// The suspension of a running execution: the caller's request, and the result. The execution's thread and the caller
 /// share it.
 #[derive(Debug, Default)]
 pub(crate) struct Suspension {
@@ -79,7 +79,7 @@ impl Suspension {
         is_wanted
     }
 
-    /// Receives the result from the execution's thread.
+    /// Stores the result. Called on the execution's thread.
     pub(in crate::exec) fn finish(&self, result: Result<Recording, SuspendRefusal>) {
         let mut state = self.state();
         state.is_in_progress = false;
@@ -98,7 +98,7 @@ impl Suspension {
         self.state().before = Some(before);
     }
 
-    /// Takes the state of the session before the execution. `None` outside sessions.
+    /// Takes the state of the session before the execution. Returns `None` outside sessions.
     pub(in crate::exec) fn take_before(&self) -> Option<StateBefore> {
         self.state().before.take()
     }
@@ -161,7 +161,7 @@ impl Suspension {
                 state.is_wanted = false;
                 return Err(if state.has_ended { SuspendError::Ended } else { SuspendError::Running });
             }
-            // A suspension that is in progress takes only a moment longer.
+            // After the deadline, waits only for a suspension that is in progress, which ends within moments.
             let left = left.max(Duration::from_millis(1));
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -172,7 +172,8 @@ impl Suspension {
 mod tests {
     use super::*;
 
-    /// Otherwise, the result could exceed the memory that the caller has reserved for it.
+    /// Checks that unknown calls prevent a suspension, because the result could exceed the memory that the caller has
+    /// reserved for it.
     #[test]
     fn larger_calls_prevent_the_suspension() {
         let call = |arguments: &str| UnansweredCall { index: 0, name: "pay".into(), arguments: arguments.into() };
