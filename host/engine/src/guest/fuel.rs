@@ -130,7 +130,7 @@ pub(crate) fn charge<T: Fueled>(mut store: impl AsContextMut<Data = T>, amount: 
     counter.set(store, Val::I64(before.saturating_sub_unsigned(in_slice)))
 }
 
-/// Called by metered code when its counter is exhausted. Returns the counter's value for the next slice.
+/// Refills an exhausted counter. Metered code calls this function. Returns the counter's value for the next slice.
 ///
 /// A custom binary can import this function and pass any number. It then loses at least the remaining fuel of its
 /// slice, and never gains any.
@@ -189,9 +189,9 @@ mod tests {
         }
     }
 
-    /// `run` counts down from its argument. `ask` returns the host's view of the remaining fuel. `pay` also lets the
-    /// host charge the argument, `spend` repeats that, and `steal` calls `refuel` directly. The start function uses
-    /// fuel too.
+    /// A module whose fuel the tests check. `run` counts down from its argument. `ask` returns the host's view of the
+    /// remaining fuel. `pay` lets the host charge its argument and returns the remaining fuel. `spend` makes this call
+    /// repeatedly, and `steal` calls `refuel` directly. The start function uses fuel too.
     const MODULE: &str = r#"(module
         (import "host" "left" (func $left (result i64)))
         (import "host" "pay" (func $pay (param i64) (result i64)))
@@ -275,7 +275,7 @@ mod tests {
         for fuel in [10, SLICE, SLICE + 1, 3 * SLICE] {
             set(&mut store, fuel).unwrap();
             assert_eq!(left(&mut store), fuel);
-            // Two units: the function entry and the call.
+            // The function entry and the call cost one unit each.
             assert_eq!(ask.call(&mut store, ()).unwrap().unsigned_abs(), fuel - 2);
             assert_eq!(left(&mut store), fuel - 2);
         }

@@ -75,7 +75,7 @@ fn failed_start(cause: &str) -> ExecuteError {
     ExecuteError::Instantiate { reason: format!("the binary could not be started: {cause}") }
 }
 
-/// Describes the reason for which a start function was stopped.
+/// Describes why a start function was stopped.
 fn described(stop: &Stop) -> String {
     match stop {
         Stop::Exit(code) => format!("it exited with {code}"),
@@ -112,7 +112,7 @@ pub(crate) fn one_shot(new: NewGuest<'_>) -> Result<Guest, ExecuteError> {
     let failed = |error| ExecuteError::Instantiate { reason: format!("{error}") };
     machine.set_fuel(UNBILLED_FUEL).map_err(failed)?;
     if let Err(refused) = machine.renew(GuestStoreData::new(new.wasi, runtime.memory_limit(limits), new.ctx)) {
-        // A new instance also exceeds the memory limit, and its creation returns a better error.
+        // A new instance would also exceed the memory limit, and its creation returns a better error.
         let GuestHost { wasi, ctx, .. } = refused.host;
         recycled.put_back(machine);
         return new_guest(NewGuest { wasi, ctx, ..new });
@@ -246,8 +246,8 @@ pub(crate) fn define_wasi(linker: &mut Linker<GuestStoreData>) -> wasmtime::Resu
         };
     }
     wasi_preview1_functions!(define);
-    // CPython 3.15 imports a function for calls to its host. Tools do not use it, so it always returns -1, which means
-    // no host.
+    // CPython 3.15 imports a function for calls to its host. Tools do not use this function, so it always returns -1,
+    // which means that there is no host.
     linker.func_wrap("host", "call", |_: u32, _: u32, _: u32, _: u32| -1_i32)?;
     Ok(())
 }

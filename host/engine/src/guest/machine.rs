@@ -152,8 +152,8 @@ impl GuestMachine {
         Ok(())
     }
 
-    /// Sets an exported global from bits as encoded by [`bits`](crate::session::bits). Returns `None` if that is
-    /// impossible.
+    /// Sets an exported global from bits as encoded by [`bits`](crate::session::bits). Returns `None` if the global is
+    /// missing or cannot be set.
     pub(crate) fn set_global_bits(&mut self, name: &str, bits: u64) -> Option<()> {
         let global = self.exported_global(name)?;
         let low = u32::try_from(bits & u64::from(u32::MAX)).ok()?;

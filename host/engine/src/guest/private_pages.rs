@@ -77,15 +77,16 @@ impl PrivatePages {
     }
 }
 
-/// Returns this thread's number of page faults. Returns `None` if the system does not count them, or can make pages
-/// private without one.
+/// Returns this thread's number of page faults. Returns `None` if the system does not count page faults, or can make
+/// pages private without a fault.
 #[cfg(target_os = "linux")]
 fn faults() -> Option<u64> {
     use std::{fs, hint::black_box, path::Path, sync::OnceLock};
 
     use nix::sys::resource::{UsageWho, getrusage};
 
-    /// Larger than any block that an allocator reuses without first returning it to the system.
+    /// The size of the probe allocation: larger than any block that an allocator reuses without first returning it to
+    /// the system.
     const FRESH_BYTES: usize = 64 << 20;
 
     fn count() -> Option<u64> {
@@ -253,8 +254,8 @@ mod tests {
         let len = memory.data_size(&store);
         let elsewhere = vec![0; len + 1];
         let at = usize::from(elsewhere.as_ptr().align_offset(4096) == 0);
-        // The page map of an unaligned address cannot be read, so a result proves that it was not read. The test
-        // retries, because this thread can have an unrelated page fault.
+        // The page map of an unaligned address cannot be read, so a result proves that the scan did not read it. The
+        // test retries, because this thread can have an unrelated page fault.
         let is_known = (0..100).any(|_| {
             pages.scan(memory.data(&store)).unwrap();
             write(&mut pages, &mut store, memory, 5);

@@ -1,4 +1,4 @@
-//! Reused instances and stacks. A recycled instance has run one script, was restored to its image and waits for the
+//! Reused instances and stacks. A recycled instance has run a script, has been restored to its image, and waits for the
 //! next script.
 //!
 //! Dropping an instance and creating another one costs more than most scripts. The kernel unmaps pages and maps them
@@ -144,8 +144,8 @@ fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: u
 
 /// Reusable objects. Each thread prefers the object that it used last.
 ///
-/// If another processor wrote an object, this processor must first load each of its cache lines. When instances moved
-/// between threads, two threads had 1.3 times the throughput of one, instead of 1.8 times.
+/// If another processor was the last to write an object, this processor must first load each of its cache lines. When
+/// instances moved between threads, two threads had 1.3 times the throughput of one, instead of 1.8 times.
 struct ReusePool<T> {
     /// Each object with the thread that used it last, in the order in which they were returned.
     unused: Mutex<Vec<(ThreadId, T)>>,
@@ -330,7 +330,8 @@ impl ResourceLimiter for GuestLimiter {
 
 impl ResourceLimiter for GuestStoreData {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        // This applies only once, because a custom binary can also have several empty memories.
+        // Allows the uncharged growth only once, because a custom binary can also have empty memories that grow to this
+        // size.
         let is_first = self.memory.is_some() && (current, desired) == (0, EXCEPTION_HEAP_BYTES);
         if is_first && !mem::replace(&mut self.has_exception_heap, true) {
             return Ok(true);

@@ -6,7 +6,8 @@
 //!   opened without following links. `fstat` confirmed that the current user owns the directory and the file, and that
 //!   no other user can write to them. A user who can change the file could also change this program.
 //! * A process of this user wrote the file with [`compile`] or [`compile_component`] under a temporary name, and
-//!   renamed it when it was complete. Its length was recorded and compared. It is never written in place.
+//!   renamed it when it was complete. The length of the file was recorded and compared. The file is never written in
+//!   place.
 //! * Its name contains a digest of the binary, the recipe, the boot code, the CPU, and Wasmtime's version and compile
 //!   settings. Wasmtime also rejects a file for another version, other settings or another CPU, a module in place of a
 //!   component, and a component in place of a module.
@@ -32,8 +33,8 @@ use std::{
 use wasmtime::component::Component;
 use wasmtime::{Config, Engine, Module};
 
-/// Returns Wasmtime's default configuration. On x86-64 Linux, code is compiled for the level x86-64-v3 if the CPU has
-/// it, so that other machines can use the code. Otherwise, it is compiled for this CPU.
+/// Returns Wasmtime's default configuration. On x86-64 Linux, code is compiled for the level x86-64-v3 if the CPU
+/// supports it, so that other machines can use the code. Otherwise, it is compiled for this CPU.
 pub(crate) fn config_for_cpu() -> Config {
     let mut config = Config::new();
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

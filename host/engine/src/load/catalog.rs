@@ -42,11 +42,11 @@ pub struct RuntimeInfo {
     pub has_library: bool,
     /// The version of the interpreter.
     pub version: String,
-    /// Expected SHA-256 of the binary in hexadecimal.
+    /// The expected SHA-256 of the binary in hexadecimal.
     pub sha256: String,
     /// The size of the binary in bytes, including its library if that is a separate file.
     pub size_bytes: u64,
-    /// Licence, as an SPDX expression.
+    /// The licence, as an SPDX expression.
     pub licence: String,
     /// The project and build that published the binary.
     pub origin: String,
@@ -76,11 +76,11 @@ pub struct ToolInfo {
     pub name: String,
     /// The version of the tool.
     pub version: String,
-    /// Expected SHA-256 of the module in hexadecimal.
+    /// The expected SHA-256 of the module in hexadecimal.
     pub sha256: String,
     /// The size of the module in bytes.
     pub size_bytes: u64,
-    /// Licence, as an SPDX expression.
+    /// The licence, as an SPDX expression.
     pub licence: String,
     /// The project and build that published the module.
     pub origin: String,
@@ -252,9 +252,9 @@ impl Engine {
         Ok(self.0.runtimes.write_prepared(artefacts, without, path)?)
     }
 
-    /// Returns the name of the runtime on which a script with this source starts fastest. This is the default of its
-    /// language. If the default is an image that preloads modules, and the source mentions none of them, it is the
-    /// runtime that the image is based on.
+    /// Returns the name of the runtime on which a script with this source starts fastest. This is the default runtime
+    /// of the language, unless that runtime is an image that preloads modules and the source mentions none of them. In
+    /// that case, it is the runtime on which the image is based.
     ///
     /// The command-line tool uses this for individual scripts. Sandboxes and sessions use the default of their
     /// language, because they are created before the source is known.
@@ -351,7 +351,7 @@ impl Engine {
         Ok(freed.saturating_add(runtimes.remove(entry)?))
     }
 
-    /// Prepares a runtime and makes it the default for scripts of its language when the caller names no runtime. This
+    /// Prepares a runtime and makes it the default for scripts in its language whose caller names no runtime. This
     /// applies to all engines that use this cache and are created later. If several runtimes of a language were added,
     /// the one listed last by [`runtimes`](Self::runtimes) is the default. [`remove`](Self::remove) reverts this.
     ///

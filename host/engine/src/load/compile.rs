@@ -116,7 +116,8 @@ pub struct ComponentCache {
 
 impl Engine {
     /// Compares the full digests of all compiled components in the cache with the recorded ones. Loading a component
-    /// repeats this comparison only if the file has changed since the last one, because hashing takes too long.
+    /// repeats this comparison only if the file has changed since the last comparison, because hashing a large file is
+    /// slow.
     ///
     /// # Errors
     /// Fails if the cache cannot be read, or if a digest differs.
@@ -165,8 +166,8 @@ pub struct PreparedLibrary {
     pub archive: Vec<u8>,
     /// The contents of the files next to the archive, by path relative to the archive's directory.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// Common parent directory of `files`, relative to the archive's directory. Empty if there are no files, or if no
-    /// directory contains all of them.
+    /// The common parent directory of `files`, relative to the archive's directory. Empty if there are no files, or if
+    /// no directory contains all of them.
     pub files_directory: String,
 }
 
@@ -198,7 +199,8 @@ impl Engine {
 }
 
 impl EngineInner {
-    /// Reads a runtime's library into memory. Only its length is checked: its digest was compared when it was fetched.
+    /// Reads a runtime's library into memory. Only the file's length is checked, because its digest was compared when
+    /// it was fetched.
     fn prepared_library(&self, runtime: &RuntimeEntry) -> Result<Option<PreparedLibrary>, RuntimeError> {
         let Some((entry, mut file)) = runtime.library.as_ref().zip(self.runtimes.library(runtime, &*self.progress)?)
         else {

@@ -93,8 +93,9 @@ impl ImageBuilder {
         self
     }
 
-    /// Adds a pure Python wheel, by its file name, for the setup and the scripts to import. At most
-    /// [`MAX_USER_PACKAGES`](glovebox_runtimes::MAX_USER_PACKAGES) wheels, with the same limits as custom packages.
+    /// Adds a pure Python wheel, by its file name, for the setup and the scripts to import. An image can contain at
+    /// most [`MAX_USER_PACKAGES`](glovebox_runtimes::MAX_USER_PACKAGES) wheels, and each wheel is limited like a custom
+    /// package.
     #[must_use]
     pub fn wheel(mut self, file: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         self.inputs.wheels.push((file.into(), bytes.into()));
@@ -102,7 +103,8 @@ impl ImageBuilder {
     }
 
     /// Adds a file for the setup, at a path below its working directory `/app`. Executions can use objects that the
-    /// setup loaded from the file, but do not see the file itself. At most 1,024 files and 256 MiB.
+    /// setup loaded from the file, but do not see the file itself. A setup can have at most 1,024 files, of 256 MiB in
+    /// total.
     #[must_use]
     pub fn file(mut self, path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         self.inputs.files.push((path.into(), bytes.into()));
@@ -125,8 +127,8 @@ impl ImageBuilder {
         self
     }
 
-    /// Replaces an existing image with this name. Sessions in the old image can no longer be resumed. Default: `false`,
-    /// and an existing image is an error.
+    /// Sets whether to replace an existing image with this name. Sessions in the old image can then no longer be
+    /// resumed. Default: `false`, so that an existing image is an error.
     #[must_use]
     pub fn replace(mut self, replace: bool) -> Self {
         self.replace = replace;
@@ -207,13 +209,13 @@ pub struct ImageInfo {
     pub digest: String,
     /// The setups that ran in the image, in order. The setups of the images that it is based on come first.
     pub setups: Vec<SetupInfo>,
-    /// Wheels of the image.
+    /// The wheels of the image.
     pub wheels: Vec<ImageFile>,
-    /// Files in `/app` during the setups.
+    /// The files in `/app` during the setups.
     pub files: Vec<ImageFile>,
     /// The memory limit of the setups, in bytes.
     pub memory_limit_bytes: u64,
-    /// Time limit of each setup, in milliseconds.
+    /// The time limit of each setup, in milliseconds.
     pub timeout_ms: u64,
     /// The path of the file that defines the image.
     pub path: PathBuf,
@@ -248,7 +250,7 @@ pub struct ImageFile {
     pub path: String,
     /// The size in bytes.
     pub size_bytes: u64,
-    /// SHA-256 of the file, in hexadecimal.
+    /// The SHA-256 of the file, in hexadecimal.
     pub sha256: String,
 }
 

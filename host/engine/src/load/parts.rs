@@ -236,7 +236,7 @@ fn load(mut caller: Caller<'_, GuestStoreData>, number: i32, fuel: i32) -> wasmt
     fuel::set(&mut caller, left.saturating_add(fuel))
 }
 
-/// Instantiates a part. All parts before it must be instantiated already. Extends the guest's timeout by the time that
+/// Instantiates a part. All parts before it must already be instantiated. Extends the guest's timeout by the time that
 /// compiling and loading take.
 fn instantiate(caller: &mut Caller<'_, GuestStoreData>, parts: &Parts, number: usize) -> wasmtime::Result<()> {
     let begun = caller.data().host.ctx.elapsed();
@@ -266,7 +266,8 @@ mod tests {
     use super::*;
     use crate::{Metering, config, exec::platform::EnginePlatform, guest::instantiate::Template};
 
-    /// `run` calls the function in a table slot. Slots 1 and 2 belong to the second part, slots 3 and 4 to the third.
+    /// A module to split. `run` calls the function in a table slot. Slots 1 and 2 belong to the second part, slots 3
+    /// and 4 to the third.
     const MODULE: &str = r#"(module
         (memory (export "memory") 1) (table (export "__table") 5 funcref) (elem (i32.const 1) $add $read $both $throw)
         (global $stack (export "stack") (mut i32) (i32.const 100)) (tag $error (param i64))

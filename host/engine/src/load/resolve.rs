@@ -24,8 +24,8 @@ use crate::{
     },
 };
 
-/// The version of the rewriting and of the code's metering, which the cache keys of code and images contain. A change to
-/// either must also change this text. Images depend on it because booting runs the rewritten code.
+/// The version of the rewriting and of the code's metering, which the cache keys of code and images contain. A change
+/// to either must also change this text. The keys of images contain it because booting runs the rewritten code.
 const CODE_VERSION: &[u8] = concat!(
     env!("CARGO_PKG_VERSION"),
     " with an imported memory, the last buffer in it, loops and orders of scipy, calls of QuickJS, errors of floating-point numbers",
@@ -47,7 +47,7 @@ struct Plan<'a> {
     recipe: Option<&'a Recipe>,
     /// The name of the recipe, used as the label of cached code.
     recipe_name: String,
-    /// Manifest entry, if the standard library is a separate file.
+    /// The manifest entry of the standard library, if that is a separate file.
     library: Option<RuntimeEntry>,
     /// The setup that runs in the booted interpreter before the snapshot.
     image: Option<ImageOf>,
@@ -85,8 +85,9 @@ impl Plan<'_> {
             Some(recipe) => {
                 let driver = driver(recipe, inner.is_lean());
                 let arguments = format!("{:?}{:?}", driver.boot_args(), driver.boot_env());
-                // The boot code covers neither the Rust part of the boot, such as the stack layout, nor the WASI
-                // implementation. A change to either that affects images must also change the text after the version.
+                // The digest of the boot code covers neither the Rust part of the boot, such as the stack layout, nor
+                // the WASI implementation. A change to either that affects images must also change the text after the
+                // version.
                 let version = concat!(
                     env!("CARGO_PKG_VERSION"),
                     " with its memory apart, settled at last, with 512 KiB of its stack, floating-point errors, sources, and one check of interrupts"
@@ -144,8 +145,8 @@ pub(crate) fn artefact_key(wasmtime: &wasmtime::Engine, label: String, runtime: 
 }
 
 impl EngineInner {
-    /// Loads a runtime or a custom image by name. Fails for a custom image without `prepared`, because its setup would
-    /// not run.
+    /// Loads a runtime or a custom image by name. Fails for a custom image if `prepared` is `false`, because its setup
+    /// would not run.
     pub(crate) fn load_named(&self, name: &str, prepared: bool) -> Result<Arc<Runtime>, RuntimeError> {
         let found = self.find(name)?;
         if !prepared && found.own.is_some() {
@@ -278,7 +279,7 @@ impl EngineInner {
         let code = plan.recipe.map(|recipe| plan.code(self, recipe));
         let parts =
             code.iter().flat_map(|code| (0..code.keys.len()).map(move |number| self.part_artefact(code, number)));
-        // Held so that building the image cannot evict the code, as in `load`.
+        // Holds the code, so that building the image cannot evict it, as in `load`.
         let _code = parts.collect::<Result<Vec<_>, _>>()?;
         self.image_of(&plan, &plan.key(self))
     }

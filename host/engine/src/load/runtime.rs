@@ -85,7 +85,7 @@ impl Image {
         if let Some(pristine) = self.pristine.get() {
             return Ok(pristine);
         }
-        // If two threads create it concurrently, the second copy is dropped.
+        // If two threads create the pristine image concurrently, the second copy is dropped.
         let made = Pristine::new(&self.memory, &self.globals)?;
         Ok(self.pristine.get_or_init(|| made))
     }

@@ -1,10 +1,10 @@
 //! TypeScript: removes a script's types before the interpreter runs it.
 //!
 //! swc's `swc_ts_fast_strip` overwrites the types with white space, so that every line and column stays in place. Its
-//! parser recurses as deeply as the source is nested, and its memory use is unbounded. It is therefore not linked into
-//! this program, but is a WebAssembly module, pinned and fetched like the interpreters. Each script is processed in a
-//! separate instance under the script's own limits on fuel, time and memory, on a guest stack. The cost is charged to
-//! the script.
+//! parser recurses as deeply as the source is nested, and its memory use is unbounded. The stripper is therefore not
+//! linked into this program, but runs as a WebAssembly module, which is pinned and fetched like the interpreters. Each
+//! script is processed in a separate instance under the script's own limits on fuel, time and memory, on a guest stack.
+//! The cost is charged to the script.
 
 mod values;
 
@@ -53,7 +53,7 @@ fn kind_of(name: &str, kind: SourceKind) -> Option<SourceKind> {
 #[derive(Debug)]
 struct ScriptError {
     message: String,
-    /// Line, counted from 1. `None` if the error concerns the whole script.
+    /// The line, counted from 1. `None` if the error concerns the whole script.
     line: Option<u32>,
     /// The column in code points, counted from 1.
     column: u32,
@@ -283,7 +283,7 @@ impl EngineInner {
         let defined = fuel::define_refuel(&mut linker).and_then(|()| values::define_glue(&mut linker, &module));
         defined.map_err(|error| wrong(tool, &error))?;
         let pre = linker.instantiate_pre(&module).map_err(|error| wrong(tool, &error))?;
-        // If two threads load it concurrently, the first result is used.
+        // If two threads load the stripper concurrently, the first result is used.
         Ok(self.stripper.get_or_init(|| Stripper(pre)))
     }
 

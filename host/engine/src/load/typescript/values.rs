@@ -73,7 +73,8 @@ impl Value {
         }
     }
 
-    /// Returns a number as a 32-bit unsigned integer, or `None` if that is inexact or the value is not a number.
+    /// Returns a number as a 32-bit unsigned integer, or `None` if the value is not a number or the conversion is
+    /// inexact.
     pub(super) fn count(&self) -> Option<u32> {
         match self {
             Self::Number(number) if (0.0..=f64::from(u32::MAX)).contains(number) && number.fract() == 0.0 => {
