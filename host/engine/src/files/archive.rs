@@ -33,7 +33,7 @@ pub(in crate::files) fn export(vfs: &mut Vfs, top: InodeId, writer: impl Write) 
     let found = found.map_err(|(path, error)| FilesError::refused("list", &path)(error))?;
     let mut archive = Builder::new(writer);
     let mut report = CopyReport::default();
-    // First name of each file that has several hard links.
+    // The first name of each file that has several hard links.
     let mut first_names: BTreeMap<InodeId, String> = BTreeMap::new();
     for WalkedEntry { path, inode, kind } in found {
         let stat = vfs.stat(inode).map_err(FilesError::refused("read", &path))?;
@@ -269,7 +269,7 @@ impl Extension {
         }
         let header_target = || entry.header().link_name_bytes().map(|name| name.into_owned());
         let target = self.target.or_else(header_target).unwrap_or_default();
-        // Writers may mark a directory only with a trailing slash.
+        // A trailing slash may be the only mark of a directory.
         let kind = if kind == ArchivedKind::File && size_bytes == 0 && path.ends_with(b"/") {
             ArchivedKind::Directory
         } else {

@@ -212,13 +212,14 @@ pub(super) fn to_host(
     if carried.is_err()
         && let Some(made) = made
     {
-        // The directory is empty, because the commit changed nothing. It is harmless if it cannot be removed.
+        // The directory is empty, because the commit changed nothing. If it cannot be removed, it stays behind, which
+        // is harmless.
         let _ = fs::remove_dir::<PathBuf>(made);
     }
     carried
 }
 
-/// Planned steps of a copy to the host.
+/// The planned steps of a copy to the host.
 struct Plan {
     if_exists: IfExists,
     steps: Vec<CommitStep>,
@@ -337,7 +338,7 @@ pub(super) struct TreeWriter<'v> {
 }
 
 impl<'v> TreeWriter<'v> {
-    /// Creates a placer for entries below `top`. `action` is a verb for error messages, such as `import`.
+    /// Creates a writer for entries below `top`. `action` is a verb for error messages, such as `import`.
     pub(super) fn new(vfs: &'v mut Vfs, top: InodeId, if_exists: IfExists, action: &'static str) -> Self {
         let report = CopyReport::default();
         Self { vfs, top, if_exists, action, placed: BTreeSet::new(), buffer: Vec::new(), report }
@@ -367,7 +368,7 @@ impl<'v> TreeWriter<'v> {
         Ok(())
     }
 
-    /// Returns the type of the entry at a path, without following a link at its end. This placer created or checked the
+    /// Returns the type of the entry at a path, without following a link at its end. This writer created or checked the
     /// parents, so they are not links.
     fn kind(&mut self, path: &str) -> Result<Option<FileKind>, FilesError> {
         match self.vfs.lookup(self.top, path.as_bytes(), Follow::No).and_then(|inode| self.vfs.stat(inode)) {
@@ -451,7 +452,7 @@ impl<'v> TreeWriter<'v> {
         Ok(true)
     }
 
-    /// Adds a hard link to a file that this placer created.
+    /// Adds a hard link to a file that this writer created.
     pub(super) fn hard_link(&mut self, path: &str, first: &str) -> Result<(), FilesError> {
         if path == first || !self.placed.contains(first) {
             return Err(self.refused(first)(VfsError::NotFound));
@@ -463,7 +464,7 @@ impl<'v> TreeWriter<'v> {
         Ok(())
     }
 
-    /// Sets an entry's modification time. For a directory, must be called after all its entries were added.
+    /// Sets an entry's modification time. For a directory, call this after adding all of its entries.
     pub(super) fn set_modified(&mut self, path: &str, modified_ns: u64) -> Result<(), FilesError> {
         let inode = self.vfs.lookup(self.top, path.as_bytes(), Follow::No).map_err(self.refused(path))?;
         self.vfs.set_times(inode, None, Some(modified_ns)).map_err(self.refused(path))

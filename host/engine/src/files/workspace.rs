@@ -30,8 +30,8 @@ static SHARED_LIBRARY: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::ne
 /// The files with which each execution under a policy starts.
 #[derive(Clone)]
 pub(crate) struct Workspace {
-    /// Excludes the mounts of host directories. They are added to each execution's clone, so that each execution sees
-    /// the current state of the host.
+    /// The file system without the mounts of host directories. They are added to each execution's clone, so that each
+    /// execution sees the current state of the host.
     vfs: Vfs,
     /// The root of the in-memory workspace. `None` if the workspace is a host directory.
     root: Option<RootId>,
@@ -110,7 +110,7 @@ impl Workspace {
             }
             None => root = Some(vfs.add_root(Access::ReadWrite)),
         }
-        // A mount of the policy replaces the library or the scratch directory if it overlaps the path.
+        // A mount of the policy replaces the library or the scratch directory whose path it overlaps.
         let is_free = |guest: &str| !policy.mounts.iter().any(|mount| paths_overlap(&mount.guest, guest));
         let library = is_free(LIBRARY_PATH).then(|| (LIBRARY_PATH.to_owned(), Arc::clone(&SHARED_LIBRARY)));
         let packages = packages.map(|packages| (PACKAGES_PATH.to_owned(), packages));
@@ -162,7 +162,7 @@ impl Workspace {
     }
 
     /// Commits an execution's changes to the host directories, as the policy requires. Stops at the first failure.
-    /// `own` records the session's commits, which cause no conflicts for its later commits.
+    /// `own` records the session's commits, so that they do not conflict with its later commits.
     pub(crate) fn commit(
         &self,
         vfs: &mut Vfs,

@@ -114,7 +114,7 @@ pub(super) fn prepare(
 }
 
 /// Updates the reported states, because moving a file to its path changes its change time. If the host has changed a
-/// file in the meantime, the old state stays, so the next commit is a conflict.
+/// file in the meantime, the old state is kept, so that the next commit conflicts.
 fn settle(site: &mut CommitSite<'_>, steps: &[JournalStep], written: &mut [(String, SourceStat)]) {
     let moved = steps.iter().filter_map(|step| match step {
         JournalStep::Create { path, new, .. } | JournalStep::Replace { path, new, .. } => Some((path.as_str(), new)),
@@ -196,7 +196,7 @@ impl SessionCommits {
         self.known = known;
     }
 
-    /// Records the end of a commit. `whole` means that the commit covered all uncommitted changes. Drops the paths of
+    /// Records the end of a commit. `whole` is `true` if the commit covered all uncommitted changes. Drops the paths of
     /// commits whose changes are in the session's files and in all checkpoints. `oldest` is the number of commits in
     /// the oldest checkpoint.
     pub(crate) fn record_commit(&mut self, whole: bool, oldest: Option<u64>) {
@@ -270,7 +270,8 @@ fn rebased_step(
         CommitStep::DeleteFile { path, base }
         | CommitStep::WriteFile { path, base, .. }
         | CommitStep::Symlink { path, base, .. } => match left(path) {
-            // The guest's files usually have this state already, so no lookup is needed.
+            // Compares with the host last: the guest's files usually already have the committed state, and then no
+            // lookup is needed.
             Some(CommittedEntry::File(ours)) if *base != Some(*ours) && host.stat(path) == Ok(Some(*ours)) => {
                 *base = Some(*ours);
             }
@@ -372,8 +373,8 @@ pub(super) fn sync_folders(top: &Folder) -> io::Result<()> {
     .map(|_| ())
 }
 
-/// The walker holds one handle open for every `STRIDE` levels. Going back up in a deep tree then takes at most `STRIDE`
-/// lookups, with at most [`MAX_DEPTH`] / `STRIDE` + 1 open descriptors.
+/// The number of directory levels per handle that a walker holds open. Going back up in a deep tree takes at most
+/// `STRIDE` lookups, with at most [`MAX_DEPTH`] / `STRIDE` + 1 open descriptors.
 const STRIDE: usize = 32;
 
 /// Maximum depth of a directory. With [`STRIDE`], this takes about 128 descriptors, far below the usual limit of 1,024.

@@ -39,7 +39,7 @@ pub struct SkippedEntries {
 
 /// A host directory, opened once. All operations are relative to this handle.
 ///
-/// Can be shared between threads. Reading takes no lock. A guest reads the current state of each file, and a commit
+/// Threads can share the handle. Reading takes no lock. A guest reads the current state of each file, and a commit
 /// compares the files with the state that the guest read.
 #[derive(Debug)]
 pub struct HostDirectory {
@@ -84,8 +84,8 @@ impl HostDirectory {
     }
 
     /// Opens a directory for reading and for commits. First finishes or undoes commits that a crash interrupted.
-    /// `lock_wait` limits how long this call and each commit wait for other commits. [`DEFAULT_LOCK_WAIT`] is a good
-    /// value.
+    /// `lock_wait` is the maximum time for which this call and each commit wait for other commits, such as
+    /// [`DEFAULT_LOCK_WAIT`].
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ impl HostDirectory {
     }
 
     /// Checks the directory against Glovebox's own directories again, including directories that were registered after
-    /// it was opened. Cheap if none were registered.
+    /// it was opened. The check is cheap if none were registered.
     ///
     /// # Errors
     ///

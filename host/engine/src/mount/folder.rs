@@ -26,7 +26,7 @@ pub(super) enum EntryKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ident {
     pub(super) kind: EntryKind,
-    /// The device number. Not in the journal, because it can change at a restart.
+    /// The device number. Not in the journal, because a reboot can change it.
     #[serde(skip)]
     pub(super) device: u64,
     /// User and group IDs. Not in the journal, because they are only needed while contents are staged.
@@ -293,8 +293,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Fails if this process is definitely not allowed to look up and list entries or, with `writing`, to change them.
-    /// Succeeds if the system cannot tell. In that case, operations that are not allowed fail themselves.
+    /// Fails if this process certainly has no permission to look up and list entries or, with `writing`, to change
+    /// them. Succeeds if the system cannot tell. In that case, the operations themselves fail later.
     pub(super) fn check_access(&self, writing: bool) -> io::Result<()> {
         use rustix::fs::{Access, AtFlags};
         use rustix::io::Errno;

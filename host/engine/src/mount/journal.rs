@@ -9,8 +9,8 @@
 //! mounted directory and of the commit's private directory. A copy of the journal, for example from an archive, is
 //! therefore rejected.
 //!
-//! Also undoes the steps of a commit that cannot be finished. Each undo function can be interrupted at any point and
-//! called again, like the functions in `site`.
+//! This module also undoes the steps of a commit that cannot be finished. Each undo function can be interrupted at any
+//! point and called again, like the functions in `site`.
 
 use std::io::{self, Read as _, Write as _};
 

@@ -198,7 +198,7 @@ pub(super) fn remove_staging(root: &Folder, name: &str) -> Result<(), MountError
     loop {
         let mut folders = Vec::new();
         for entry in staging.names().map_err(failed())? {
-            // Commits never use names that are not UTF-8. If there is one, removing the directory fails.
+            // Commits never use names that are not UTF-8. If the host added one, removing the directory fails.
             let Some(entry) = entry.map_err(failed())? else {
                 continue;
             };

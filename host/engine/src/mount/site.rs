@@ -223,7 +223,8 @@ impl<'a> CommitSite<'a> {
                 let (parent, name) = self.parent(path)?;
                 expect(parent, name, path, old)?;
                 let removed = parent.remove_folder(name);
-                // The walker may have the directory open, and its path may soon belong to a different entry.
+                // The walker may still have the removed directory open, and its path may soon belong to a different
+                // entry.
                 self.walker.forget();
                 removed.map_err(|error| match error.kind() {
                     io::ErrorKind::DirectoryNotEmpty => MountError::conflict(path, Collision::NotEmpty),

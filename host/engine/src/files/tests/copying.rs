@@ -204,7 +204,7 @@ fn copy_out_replaces_whole_files_if_allowed() {
 #[test]
 fn a_copy_out_is_all_or_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    // Put a directory where a file is to be written, and later a file where a directory is needed.
+    // Creates a directory at the path of a copied file, and later a file at the path of a copied directory.
     fs::create_dir(dir.path().join("a.txt")).unwrap();
     let copied = results().files().copy_out("out", dir.path(), IfExists::Replace);
     assert!(matches!(copied, Err(FilesError::Host(MountError::Conflict { .. }))), "{copied:?}");

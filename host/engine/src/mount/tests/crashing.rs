@@ -291,7 +291,7 @@ const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_COMMIT_LOOP";
 /// creates or removes.
 const FILES: usize = 6;
 
-/// Not a test: the loop that the child process runs until it is killed.
+/// Commits in a loop until the process is killed. This is not a test: the kill test runs it in a child process.
 #[test]
 fn commit_loop_for_the_kill_test() {
     let Some(path) = std::env::var_os(CHILD_VARIABLE) else {
