@@ -37,7 +37,7 @@ pub(super) struct EngineBackend {
     /// after the turn's last commit. `None` without a shared workspace. Between turns, the workspace's reference counts
     /// include this state's open files.
     before: Option<Wasi>,
-    /// Initial pages of a fork or a resumed session. The first checkpoint shares the unchanged ones.
+    /// The initial pages of a fork or a resumed session. The first checkpoint shares the unchanged ones.
     shareable: Pages,
     /// Commits to host directories. In a shared workspace, only their count is used, because a rollback never restores
     /// files from before an earlier commit.
@@ -103,7 +103,7 @@ impl EngineBackend {
         self.commits.record_commit(whole, history.oldest_commits());
     }
 
-    /// Makes the current files the ones that a later rollback restores. Has no effect outside a shared workspace.
+    /// Makes later rollbacks restore the current files. Has no effect outside a shared workspace.
     pub(super) fn keep_files(&mut self, guest: &Guest) {
         if let Some(before) = &mut self.before {
             *before = guest.wasi().clone();
@@ -241,7 +241,7 @@ impl SessionBackend for EngineBackend {
         }
     }
 
-    /// Publishes the files of a guest that will not be entered again, in a shared workspace.
+    /// Publishes the files of a guest that will not be entered again. Has no effect outside a shared workspace.
     fn on_final_files(&mut self, guest: &Guest) {
         if let Some(workspace) = &self.workspace {
             workspace.publish(guest.wasi().clone().unbind());

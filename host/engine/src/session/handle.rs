@@ -314,8 +314,8 @@ impl Session {
     }
 
     /// Creates a copy of this session with the same variables, functions and files. Later changes in one session are
-    /// not visible in the other. Their random numbers differ, even under seeded entropy. The copy has no checkpoints
-    /// yet.
+    /// not visible in the other. The random numbers in both sessions differ, even under seeded entropy. The copy has no
+    /// checkpoints yet.
     ///
     /// # Errors
     /// Fails if the session stays busy or has ended, if a session limit is exceeded, or if no instance could be
@@ -383,7 +383,7 @@ impl Session {
         self.0.status().info.ended.clone()
     }
 
-    /// Returns the number of threads that wait for the session. For tests.
+    /// Returns the number of threads that wait for the session. Used only by tests.
     #[doc(hidden)]
     #[must_use]
     pub fn waiting_count(&self) -> usize {

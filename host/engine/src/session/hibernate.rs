@@ -1,4 +1,4 @@
-//! Sessions as bytes, to store in a file and resume in another process or on another machine.
+//! Sessions encoded as bytes, which can be stored and resumed in another process or on another machine.
 //! [`glovebox_core::hibernate`] defines the format.
 
 use std::io::{self, Read, Write};
@@ -54,11 +54,11 @@ pub type ResumeError = glovebox_core::hibernate::ResumeError<ExecuteError>;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct HibernateOptions {
-    /// Authenticates the bytes: only holders of the key can create bytes that [`Sandbox::resume`] accepts with it.
-    /// Default: none. Without a key, the bytes contain a checksum, which detects damage but not forgery.
+    /// The key that authenticates the bytes: only its holders can create bytes that [`Sandbox::resume`] accepts with
+    /// it. Default: none. Without a key, the bytes contain a checksum, which detects damage but not forgery.
     pub key: Option<SessionKey>,
-    /// Binds the bytes to a name, such as the session's ID in a store, so that [`Sandbox::resume`] rejects them under
-    /// any other name. Has no effect without a key. Default: none.
+    /// The name to which the bytes are bound, such as the session's ID in a store. [`Sandbox::resume`] rejects the
+    /// bytes under any other name. Has no effect without a key. Default: none.
     pub bound_to: Option<String>,
 }
 
@@ -73,9 +73,9 @@ pub struct ResumeOptions {
     /// The ID of the session, as in [`SessionOptions`](crate::SessionOptions). It is never read from the bytes.
     /// Default: a new ID.
     pub id: Option<String>,
-    /// The key that authenticates the bytes. Default: none, and bytes that were sealed with a key are rejected.
+    /// The key that authenticates the bytes. Default: none, so that bytes that were sealed with a key are rejected.
     pub key: Option<SessionKey>,
-    /// The name that the bytes must be bound to. Has no effect without a key. Default: none.
+    /// The name to which the bytes must be bound. Has no effect without a key. Default: none.
     pub bound_to: Option<String>,
     pub(crate) scope: SessionScope,
 }
@@ -107,8 +107,8 @@ pub struct HibernatedSession {
 
 impl Session {
     /// Serializes the session, for [`Sandbox::resume`] in any process and on any machine with the same image. Waits its
-    /// turn like an execution. The session continues, and its later changes are not in the bytes. Equal
-    /// sessions produce equal bytes.
+    /// turn like an execution. The session continues, and its later changes are not in the bytes. Equal sessions
+    /// produce equal bytes.
     ///
     /// The bytes contain the session's memory, files, open descriptors, virtual clock and random number generator
     /// state. A shared workspace is included as a copy. For host directories, only uncommitted changes are included.
@@ -190,8 +190,8 @@ impl Sandbox {
         self.resume_with(bytes, options, RandomNumbers::Same)
     }
 
-    /// Restores the session in which an execution was suspended, in its state before the execution. The session then
-    /// resumes the execution: start [`Suspended::request`] in it. [`Suspended::fork`] does both several times.
+    /// Restores the session in which an execution was suspended, in its state before the execution. To resume the
+    /// execution, start [`Suspended::request`] in the returned session. [`Suspended::fork`] does both several times.
     ///
     /// The generators of random numbers continue as in the suspended session, so two sessions restored from the same
     /// execution draw the same random numbers from the interpreter's generators. Random bytes of the operating system

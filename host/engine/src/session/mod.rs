@@ -1,9 +1,9 @@
 //! Sessions: interpreters that persist between executions.
 //!
-//! * [`handle`]: the public [`Session`]. [`turn`]: its turns. [`line`]: the lock behind the turns.
+//! * [`handle`]: the public [`Session`]. [`turn`]: its turns. [`fair_lock`]: the lock behind the turns.
 //! * [`backend`]: the engine's implementation of a session. [`pages`]: private memory pages, found by comparison with
 //!   the pristine image.
-//! * [`shared`]: workspaces that several sessions share, and session options. [`hibernate`]: sessions as bytes.
+//! * [`shared`]: workspaces that several sessions share, and session options. [`hibernate`]: sessions encoded as bytes.
 //!   [`variables`]: the names and types of global variables.
 //!
 //! `glovebox-core` implements the session state machine, checkpoints, rollback and the ledger of all sessions.

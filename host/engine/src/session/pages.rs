@@ -167,7 +167,7 @@ mod tests {
         (store, instance, memory)
     }
 
-    /// Xorshift generator, which produces the same numbers on every machine.
+    /// A xorshift generator, which produces the same numbers on every machine.
     struct Random(u64);
 
     impl Random {
@@ -201,7 +201,7 @@ mod tests {
                     let data = memory.data_mut(&mut store);
                     for _ in 0..random.below(20) {
                         let at = random.below(data.len());
-                        // Sometimes zero, so that pages return to their original content.
+                        // A quarter of the bytes are zero, so that pages can return to their original content.
                         data[at] = u8::try_from(random.below(256)).unwrap() * u8::from(random.below(4) > 0);
                     }
                     for number in 0..random.below(8) {

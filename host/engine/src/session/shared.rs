@@ -49,7 +49,7 @@ struct SharedWorkspaceInner {
 }
 
 struct RetainedWorkspace {
-    /// Files after the last execution, including all sessions' references to open files.
+    /// The files after the last execution, including all sessions' references to open files.
     vfs: Vfs,
     /// WASI states of dropped sessions. Their open files are released at the next turn, because another session may be
     /// executing.
@@ -183,7 +183,7 @@ pub struct SessionOptions {
     /// The value of the global variable `context`, at most `limits.stdin_bytes` of JSON text. Default: no such
     /// variable.
     pub context: Option<JsonText>,
-    /// The workspace to share with other sessions. Default: none, and the session has its own files.
+    /// The workspace to share with other sessions. Default: none, so that the session has its own files.
     pub workspace: Option<SharedWorkspace>,
     pub(crate) scope: SessionScope,
 }

@@ -25,7 +25,7 @@ const MAX_COPIED_BYTES: u64 = 128 << 20;
 /// Maximum number of variables. A session with more variables is not described.
 const MAX_VARIABLES: usize = 2_000;
 
-/// Maximum number of parameters of a function with a signature.
+/// Maximum number of parameters in a function signature.
 const MAX_PARAMETERS: usize = 100;
 
 /// Maximum length of a name in bytes: 200 characters.
@@ -82,9 +82,9 @@ pub struct FunctionSignature {
     pub default_count: usize,
     /// The parameters that are passed only by name.
     pub keyword_only: Vec<KeywordParameter>,
-    /// The parameter for further arguments by position.
+    /// The parameter that collects further positional arguments.
     pub rest: Option<String>,
-    /// The parameter for further arguments by name.
+    /// The parameter that collects further keyword arguments.
     pub keywords: Option<String>,
     /// `true` if calls must be awaited.
     pub is_async: bool,
@@ -172,7 +172,7 @@ impl FunctionSignature {
     }
 }
 
-/// Returns `true` for names, separated by dots.
+/// Returns `true` for one or more names, separated by dots.
 fn is_path(path: &str) -> bool {
     path.len() <= MAX_NAME_BYTES && path.split('.').all(is_name)
 }

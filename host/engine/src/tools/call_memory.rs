@@ -19,7 +19,7 @@ pub struct CallMemory {
     budget: Option<Arc<dyn MemoryBudget>>,
 }
 
-/// There is not enough memory for a handler's data. The text continues a sentence whose subject is that data.
+/// The error for insufficient memory for a handler's data. Its text continues a sentence whose subject is the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallMemoryError {

@@ -113,7 +113,7 @@ impl PendingCalls {
     pub(super) fn push(&self, index: usize, call: PendingCall) {
         let mut state = self.state();
         state.known = state.known.max(index.saturating_add(1));
-        // Under the lock, because a caller that sees the call may suspend the execution.
+        // Hands the call over under the lock, because a caller that sees the call may suspend the execution.
         if !call.status.hand_over() {
             drop(state);
             return;
@@ -273,7 +273,7 @@ impl PendingState {
 
     /// Returns the calls that the guest waits for, if all of them are pending.
     fn open_calls(&self) -> Option<Vec<ToolRequest>> {
-        // Checked first, without copying.
+        // Checks first, to avoid copying calls in vain.
         if !self.needs_caller() {
             return None;
         }
@@ -397,7 +397,7 @@ mod tests {
         assert_eq!(new(9), Some(vec![7]));
         pending.push(8, call());
         pending.push(9, call());
-        // Each call has five bytes.
+        // The name and the arguments of each call have five bytes.
         for (max_bytes, id) in [(9, 8), (0, 9)] {
             let calls = pending.new_calls(&mut seen, 9, max_bytes).unwrap();
             assert_eq!(calls.iter().map(|call| call.id).collect::<Vec<_>>(), [id]);

@@ -60,7 +60,7 @@ pub struct RelayedCall {
     pub index: usize,
     /// The session ID, from the session or from the request.
     pub session_id: Option<String>,
-    /// Cancelled when the execution no longer waits for the result.
+    /// The token that is cancelled when the execution no longer waits for the result.
     pub cancel: CancelToken,
     /// The time at which the call times out.
     pub deadline: Instant,

@@ -201,12 +201,12 @@ impl ToolRunner for ThreadRunner {
 /// A tool call that no script made.
 pub(crate) struct DirectCall<'a> {
     pub(crate) name: &'a str,
-    /// Arguments as JSON text.
+    /// The arguments as JSON text.
     pub(crate) arguments: &'a str,
     pub(crate) limits: &'a Limits,
-    /// Origin that the call is charged to if it is abandoned.
+    /// The origin to which the call is charged if it is abandoned.
     pub(crate) origin: &'a str,
-    /// Token for this call only, because the waiting thread is woken through it.
+    /// A token for this call only, because it wakes the waiting thread.
     pub(crate) cancel: CancelToken,
 }
 
@@ -225,8 +225,8 @@ impl DirectCall<'_> {
         if let Err(error) = check_json(self.arguments) {
             return invalid(error);
         }
-        // The arguments are nested one level deeper in the message, so it can exceed the maximum depth when they do
-        // not.
+        // The arguments are nested one level deeper in the message, so the message can exceed the maximum depth even if
+        // the arguments do not.
         let message = format!("{{\"id\":0,\"name\":{},\"arguments\":{}}}", json!(self.name), self.arguments);
         if let Err(error) = check_json(&message) {
             return invalid(error);
@@ -273,7 +273,7 @@ impl CompletionQueue {
         self.watch.elapsed()
     }
 
-    /// Adds answers at the same time, and wakes the execution if it waits.
+    /// Adds all answers at once, and wakes the execution if it waits.
     pub(super) fn put(&self, done: impl IntoIterator<Item = FinishedCall>) {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).extend(done);
         self.wake.wake();
@@ -390,7 +390,7 @@ fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, p
     let worked = worked.unwrap_or_else(panicked);
     let ended = completions.elapsed();
     let index = call.index;
-    // Released before the answer becomes visible, so that the slot is free when the caller sees the answer.
+    // Releases the slot before the answer becomes visible, so that the slot is free when the caller sees the answer.
     drop(place);
     match worked {
         CallWork::Answered(answer) => {

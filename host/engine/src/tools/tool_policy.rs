@@ -51,8 +51,8 @@ pub struct ToolPolicy {
     /// calls fail with [`ToolErrorKind::Limit`]. Default: only `limits.tool_calls` applies, to all tools together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_calls: Option<u64>,
-    /// A JSON Schema that the arguments must match in addition to the tool's own schema. Other arguments fail with
-    /// [`ToolErrorKind::InvalidArguments`]. Default: only the tool's own schema applies.
+    /// A JSON Schema that the arguments must match in addition to the tool's own schema. Calls with other arguments
+    /// fail with [`ToolErrorKind::InvalidArguments`]. Default: only the tool's own schema applies.
     ///
     /// The rules of [`Tool::schema`](crate::Tool::schema) apply. References (`$ref`), `$id` and `null` are not allowed:
     /// write `type = "null"` for the value `null`. The limits [`MAX_SCHEMA_DEPTH`](Self::MAX_SCHEMA_DEPTH),

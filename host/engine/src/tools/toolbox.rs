@@ -26,7 +26,7 @@ pub const NETWORK_TOOL: &str = "network.fetch";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Toolbox {
     tools: Toolset<Arc<Entry>>,
-    /// Performs scripts' network requests. `None` if the policy allows no addresses.
+    /// The tool that performs scripts' network requests. `None` if the policy allows no addresses.
     network: Option<Arc<Entry>>,
     /// The policy's restrictions on the tools.
     rules: Arc<ToolRules>,
@@ -200,8 +200,8 @@ impl Entry {
     }
 
     /// Returns `true` if the caller answers the calls and a check of arguments with this length takes at most a few
-    /// milliseconds and little stack. Such a check needs no thread, which costs more. `rule_size` is the size of the
-    /// policy's schema ([`ToolRules::schema_size`]).
+    /// milliseconds and little stack. A thread would cost more than the check. `rule_size` is the size of the policy's
+    /// schema ([`ToolRules::schema_size`]).
     pub(super) fn is_checked_at_once(&self, rule_size: Option<usize>, arguments_bytes: usize) -> bool {
         let size = self.schema_size.zip(rule_size).map(|(own, rule)| own.saturating_add(rule));
         let steps = size.map(|size| size.saturating_mul(arguments_bytes));
@@ -450,8 +450,8 @@ pub struct ToolCall {
     pub index: usize,
     /// The session ID, from the session or from the request.
     pub session_id: Option<String>,
-    /// Cancelled when the execution no longer waits for the result: the call timed out, or the execution was cancelled
-    /// or has ended.
+    /// The token that is cancelled when the execution no longer waits for the result: the call timed out, or the
+    /// execution was cancelled or has ended.
     pub cancel: CancelToken,
     /// The time at which the call times out.
     pub deadline: Instant,

@@ -81,8 +81,8 @@ const KEYWORDS: [&str; 36] = [
     "not", "or", "pass", "raise", "return", "self", "try", "while", "with", "yield",
 ];
 
-/// The names that types are written with. In a class with a member of such a name, the name would refer to the member
-/// instead of the type.
+/// The names that occur in types. In a class with a member of the same name, the name would refer to the member instead
+/// of the type.
 const TYPES: [&str; 9] = ["Any", "Literal", "NotRequired", "bool", "dict", "float", "int", "list", "str"];
 
 /// Returns `true` for a name that Python reserves.
@@ -90,7 +90,7 @@ pub(crate) fn is_keyword(name: &str) -> bool {
     KEYWORDS.contains(&name) && name != "self"
 }
 
-/// Returns the stub.
+/// Returns the stub (`.pyi`) of the tools.
 pub(super) fn stub(tools: &[Tool]) -> String {
     let mut names = TypeNames { used: OWN_NAMES.map(str::to_owned).into(), last: 0 };
     let Declaration { types, members } =
@@ -136,7 +136,7 @@ fn parameters(arguments: &ObjectType, objects: &[String]) -> String {
             (is_by_name, accepts_others) = (true, true);
             continue;
         }
-        // Later arguments cannot be passed by position: an argument that is omitted here precedes them.
+        // Later arguments cannot be passed by position, because the omitted argument precedes them.
         if is_by_name && !has_star {
             text.push_str(", *");
             has_star = true;
@@ -226,7 +226,7 @@ fn string(text: &str) -> String {
     quoted(text, |code| format!("\\U{code:08x}"))
 }
 
-/// Returns the body of a function that consists of its documentation: the description, and the arguments with theirs.
+/// Returns a function body that consists only of a docstring: the descriptions of the function and of its arguments.
 fn documentation(description: &str, arguments: &ObjectType) -> String {
     let mut lines = description_lines(description);
     let described: Vec<&Member> =

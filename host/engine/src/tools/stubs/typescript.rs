@@ -48,7 +48,7 @@ const HELPERS: [(&str, &str); 2] = [
     ),
 ];
 
-/// Returns the declarations.
+/// Returns the declarations (`.d.ts`) of the tools.
 pub(super) fn stub(tools: &[Tool]) -> String {
     let mut names = TypeNames::default();
     let Declaration { types, members } =
@@ -173,7 +173,7 @@ fn write_comment(text: &mut String, lines: &[String]) {
     }
 }
 
-/// Returns a line that does not end the comment that contains it.
+/// Escapes `*/` in a line, so that the line does not end the comment that contains it.
 fn without_end(line: &str) -> String {
     line.replace("*/", "*\\/")
 }

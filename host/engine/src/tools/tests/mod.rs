@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{ThreadRunner, Tool, ToolRecord, ToolRules, ToolThreads, Toolbox, runner::Calls};
 use crate::{CancelToken, Limits, exec::platform::Stopwatch};
 
-/// Longer than any step of these tests, but short enough to detect a hang.
+/// The timeout of one step: longer than any step takes, but short enough to detect a hang.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The guest's side of the tools device.
