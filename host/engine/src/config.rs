@@ -61,7 +61,8 @@ pub struct EngineConfig {
     /// The network for scripts whose policy allows addresses, such as `glovebox_network::Http`. Default: none, so a
     /// sandbox with such a policy cannot be built.
     pub network: Option<Arc<dyn Network>>,
-    /// Receives the progress of fetching, booting and compiling. Can cancel fetching and booting. Default: none.
+    /// The listener for the progress of fetching, booting and compiling. It can cancel fetching and booting. Default:
+    /// none.
     pub progress: Arc<dyn Progress + Send + Sync>,
 }
 
@@ -115,7 +116,7 @@ pub enum Packages {
     #[default]
     Bundled,
     /// No libraries, as in a provider component. Python scripts find no packages. Node modules for JavaScript are
-    /// compiled at first use, at the cost of the script's fuel.
+    /// compiled at first use, which costs the script fuel.
     None,
 }
 
@@ -208,8 +209,8 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
             .max_core_instance_size(MAX_INSTANCE_BYTES)
             .max_memory_size(usize::try_from(Limits::MAX_MEMORY_BYTES).unwrap_or(usize::MAX))
             .table_elements(MAX_TABLE_ELEMENTS)
-            // Below the limit for recycled instances. Otherwise a new instance in a used slot could already exceed that
-            // limit.
+            // Half of the limit for recycled instances. Otherwise, a new instance in a used slot could already exceed
+            // the limit.
             .linear_memory_keep_resident(pool.keep_resident_bytes / 2)
             .table_keep_resident(MAX_TABLE_ELEMENTS)
             .pagemap_scan(Enabled::Auto);

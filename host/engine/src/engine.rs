@@ -209,7 +209,8 @@ impl EngineInner {
         self.stacks.run(work).map_err(system("stack"))
     }
 
-    /// Returns a guard that keeps the epoch advancing. `None` if this engine's code is metered and checks no epochs.
+    /// Returns a guard that keeps the epoch advancing. Returns `None` if this engine's code is metered, because metered
+    /// code does not check the epoch.
     pub(crate) fn running(&self) -> std::io::Result<Option<RunningGuard>> {
         match self.metering {
             Metering::Fuel => Ok(None),
@@ -231,7 +232,7 @@ impl EngineInner {
     }
 
     /// Stores a runtime that was just loaded and returns the stored one. If two threads loaded it concurrently, the
-    /// first result stays.
+    /// first result is kept.
     pub(crate) fn keep(&self, key: Loaded, runtime: Runtime) -> Arc<Runtime> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(loaded.entry(key).or_insert_with(|| Arc::new(runtime)))

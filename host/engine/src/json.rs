@@ -70,7 +70,7 @@ impl Formatter for EscapedJson {
 #[derive(Clone, PartialEq, Eq)]
 pub struct JsonText(Box<str>);
 
-/// The text is not JSON, or is nested too deeply.
+/// The error for a text that is not JSON, or is nested too deeply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not JSON: {0}")]
 pub struct NotJson(String);
@@ -114,7 +114,8 @@ impl Serialize for JsonText {
     }
 }
 
-/// Checks the text like [`JsonText::new`]. Works only with formats that support [`RawValue`], such as `serde_json`.
+/// Deserializes a value and checks it like [`JsonText::new`]. Works only with formats that support [`RawValue`], such
+/// as `serde_json`.
 impl<'de> Deserialize<'de> for JsonText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::new(Box::<str>::from(Box::<RawValue>::deserialize(deserializer)?)).map_err(D::Error::custom)
@@ -127,15 +128,15 @@ impl From<JsonText> for String {
     }
 }
 
-/// Does not check the depth, because the value comes from the embedder. If it is nested more than 127 levels deep, the
-/// text cannot be deserialized as [`JsonText`], for example in a worker process.
+/// Converts a value without checking its depth, because the value comes from the embedder. If it is nested more than
+/// 127 levels deep, the text cannot be deserialized as [`JsonText`], for example in a worker process.
 impl From<&Value> for JsonText {
     fn from(value: &Value) -> Self {
         Self(value.to_string().into())
     }
 }
 
-/// Does not check the depth, like the conversion from `&Value`.
+/// Converts a value without checking its depth, like the conversion from `&Value`.
 impl From<Value> for JsonText {
     fn from(value: Value) -> Self {
         Self::from(&value)

@@ -24,10 +24,10 @@
 //! * [`Tool`]: a host function that scripts may call. [`ToolPolicy`]: a policy's restrictions on one tool.
 //! * [`Started`]: an execution that the caller steps through, to answer its tool calls or to stream its output.
 //!   [`PendingToolCalls`] is for callers with their own threads.
-//! * [`Suspended`]: an execution that waits for answers, to store and resume later. [`Suspended::fork`] continues it
-//!   several times, each time with other answers.
+//! * [`Suspended`]: an execution that waits for answers, and can be stored and resumed later. [`Suspended::fork`]
+//!   resumes it several times, to continue with different answers.
 //! * [`Execution`]: the result of a script: its [`Outcome`], its output, its resource usage and its file changes.
-//! * [`Recording`]: an execution as bytes, to repeat it and compare the results.
+//! * [`Recording`]: a finished execution that can be repeated to compare the results.
 //!
 //! An *outcome* describes the guest: it completed, exited, raised an exception, exhausted a limit, trapped or was
 //! cancelled. An *error* comes from Glovebox or from the caller. They never mix: a script that raises is an
@@ -35,8 +35,8 @@
 //!
 //! # Network
 //!
-//! Scripts have no network access unless [`Policy::network`] allows addresses. Such a policy requires
-//! [`EngineConfig::network`]. Without it, building a sandbox fails with [`PolicyError::Network`].
+//! Scripts have no network access unless [`Policy::network`] allows addresses. A policy that allows addresses requires
+//! [`EngineConfig::network`]. Otherwise, building a sandbox fails with [`PolicyError::Network`].
 //!
 //! # Threats out of scope
 //!

@@ -20,7 +20,7 @@ pub enum Commit {
     Always,
     /// Only after a successful execution.
     OnSuccess,
-    /// After no execution. Changes are reported, then discarded.
+    /// After no execution: changes are reported and then discarded.
     Never,
 }
 
@@ -95,7 +95,7 @@ impl FromStr for Mount {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Policy {
-    /// The host directory behind `/app`. Default: none, and the workspace is in memory and starts empty.
+    /// The host directory behind `/app`. Default: none, so that the workspace is in memory and starts empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<PathBuf>,
     /// The condition for committing changes to host directories. Default: always.
@@ -103,9 +103,10 @@ pub struct Policy {
     /// `true` to load the globals that the previous execution stored in the workspace, and to store the globals of this
     /// execution. Each language has its own file, `/app/.globals_py.json` or `/app/.globals_js.json`. Default: `false`.
     ///
-    /// Stores JSON-serializable values whose names have no leading `_`, and the whole object `_state`, which always
-    /// exists. A script that raises or exits still stores its globals. A script that is stopped, or calls `os._exit`,
-    /// leaves the file unchanged. Sessions neither read nor write these files, because their globals persist anyway.
+    /// The file contains JSON-serializable values whose names have no leading `_`, and the whole object `_state`, which
+    /// always exists. A script that raises or exits still stores its globals. A script that is stopped, or calls
+    /// `os._exit`, leaves the file unchanged. Sessions neither read nor write these files, because their globals
+    /// persist anyway.
     pub auto_persist_globals: bool,
     /// The guest's clock. Default: the host's clock.
     pub clock: Clock,

@@ -1,4 +1,4 @@
-//! Network access for scripts. Off unless the policy allows addresses.
+//! Network access for scripts, which is off unless the policy allows addresses.
 //!
 //! Scripts have no sockets. A script's request reaches the host as a call to the reserved tool
 //! [`NETWORK_TOOL`](crate::tools::NETWORK_TOOL). Limits, cancellation, records and concurrent requests therefore work

@@ -1,4 +1,4 @@
-//! Patterns for the URLs that scripts may request, and address ranges. Compares network policies.
+//! Patterns for the URLs that scripts may request, address ranges, and the comparison of network policies.
 //!
 //! Patterns are matched only against parsed URLs, and the request uses the same parsed URL. Parsing has already
 //! resolved user information, backslashes, ports, internationalized names and encoded dots.

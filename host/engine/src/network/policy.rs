@@ -54,7 +54,7 @@ pub struct NetworkPolicy {
     pub secrets: BTreeMap<String, SecretPolicy>,
 }
 
-/// Source and destination of a secret.
+/// The source and the destination of a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -198,7 +198,7 @@ impl NetworkPolicy {
     }
 
     /// Rejects variables with the name of a secret. Accepts variables that contain placeholders, because the policy of
-    /// an existing sandbox has them.
+    /// an existing sandbox contains them.
     pub(crate) fn check_environment(&self, env: &BTreeMap<String, String>) -> Result<(), PolicyError> {
         let is_taken = |name: &&String| env.get(*name).is_some_and(|value| !value.starts_with(Self::PLACEHOLDER_START));
         self.secrets.keys().find(is_taken).map_or(Ok(()), |name| {

@@ -66,9 +66,9 @@ impl SandboxBuilder {
         self
     }
 
-    /// Uses the prepared image. Default: `true`. With `false`, the binary boots as a plain command for each execution.
-    /// A plain command is slow and supports neither sessions nor validation, but contains no Glovebox code. Custom
-    /// images cannot run as plain commands, which would skip their setup: building the sandbox fails.
+    /// Sets whether to use the prepared image. Default: `true`. With `false`, the binary boots as a plain command for
+    /// each execution. A plain command is slow and supports neither sessions nor validation, but contains no Glovebox
+    /// code. Custom images cannot run as plain commands, which would skip their setup: building the sandbox fails.
     pub fn prepared(mut self, prepared: bool) -> Self {
         self.prepared = prepared;
         self

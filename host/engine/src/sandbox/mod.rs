@@ -226,8 +226,8 @@ impl Sandbox {
         })?
     }
 
-    /// Creates and drops a guest for an empty script, always from a new instance. Returns the time that this takes. For
-    /// benchmarks.
+    /// Creates and drops a guest for an empty script, always from a new instance. Returns the time that this takes.
+    /// Used only by benchmarks.
     #[doc(hidden)]
     pub fn instantiate(&self) -> Result<Duration, ExecuteError> {
         let mut request = PreparedRequest::new(self, Request::new(""))?;
@@ -249,8 +249,8 @@ impl Sandbox {
         }
     }
 
-    /// Compares the idle instances with a new one. Returns their number, or a description of the first difference. For
-    /// tests.
+    /// Compares the idle instances with a new one. Returns their number, or a description of the first difference. Used
+    /// only by tests.
     #[doc(hidden)]
     pub fn compare_recycled(&self) -> Result<usize, String> {
         let message = |error: ExecuteError| error.to_string();

@@ -142,7 +142,7 @@ fn documentation_refers_to_existing_items() {
             let Some((of, part)) = term.split_once('.').filter(|(of, part)| is_word(of) && is_word(part)) else {
                 continue;
             };
-            // These are names in scripts.
+            // These names belong to scripts, not to the contract.
             if matches!((of, part), ("tools", "name") | ("sys", "path")) {
                 continue;
             }

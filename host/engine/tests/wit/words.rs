@@ -1,7 +1,7 @@
 //! Tests that the Rust API uses the names of the contract.
 //!
-//! These tests cover inputs, and types that both sides only name. Outputs are converted field by field and case by case
-//! in `src/component/convert.rs`, where the compiler finds missing fields and cases on either side.
+//! These tests cover inputs and enums. Outputs are converted field by field and case by case in
+//! `src/component/convert.rs`, where the compiler finds missing fields and cases on either side.
 
 use std::collections::BTreeSet;
 
