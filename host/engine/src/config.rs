@@ -1,4 +1,4 @@
-//! Configuration of an engine.
+//! The configuration of an engine.
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -111,8 +111,8 @@ impl fmt::Debug for EngineConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Packages {
-    /// The pinned packages. pip downloads their wheels when a Python runtime is first used. They are imported during
-    /// preparation, so importing them again costs a script almost nothing.
+    /// The pinned packages. pip downloads their wheels when a Python runtime is first used. The packages are imported
+    /// during preparation, so importing them again costs a script almost nothing.
     #[default]
     Bundled,
     /// No libraries, as in a provider component. Python scripts find no packages. Node modules for JavaScript are
@@ -186,8 +186,8 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
         .async_stack_size(recycled::GUEST_STACK_BYTES)
         // CPython 3.15 is compiled with exceptions, which are garbage-collected objects. Other runtimes do not throw.
         .wasm_exceptions(true)
-        // A guest's traceback comes from its interpreter. The interpreter's Wasm frames do not help users and cost
-        // time.
+        // A guest's traceback comes from its interpreter. The interpreter's Wasm frames do not help users, and
+        // collecting them takes time.
         .wasm_backtrace_max_frames(None)
         // Address maps and unwind information only serve tracebacks and debuggers, and take up a tenth of the code's
         // size.

@@ -56,7 +56,7 @@ pub(crate) struct EngineInner {
     pub(crate) linker: Linker<GuestStoreData>,
     pub(crate) stacks: StackPool,
     pub(crate) ticker: Ticker,
-    /// Loaded for the first TypeScript script.
+    /// The TypeScript stripper, loaded for the first TypeScript script.
     pub(crate) stripper: OnceLock<Stripper>,
     loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
     /// An engine with the same configuration, which compiles unmetered code. Created when it is first needed.

@@ -17,7 +17,7 @@
 //! * [`Sandbox`]: a runtime and a [`Policy`]. Each execution uses a new interpreter.
 //! * [`Session`]: an interpreter that persists between executions. [`Session::hibernate`] saves its state as bytes, and
 //!   [`Sandbox::resume`] opens a session from them. The `glovebox-sessions` crate stores many sessions.
-//! * [`SessionPolicy`]: when a session takes checkpoints, and how it continues after its guest was unwound.
+//! * [`SessionPolicy`]: the checkpoints of a session, and its recovery after its guest was unwound.
 //! * [`SharedWorkspace`]: files that several sessions share.
 //! * [`Files`], [`SessionFiles`]: the workspace of an execution or a session, for the embedder.
 //! * [`Request`]: a script with its name, its standard input, a [`CancelToken`] and a listener for its output.

@@ -87,7 +87,7 @@ pub(super) fn check_tools(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), San
         }
         checked.push(definition);
     }
-    // Each regular expression is charged for its compiled form and its matching cache.
+    // Charges each regular expression for its compiled form and its matching cache.
     let compiled = (2 * MAX_UNTRUSTED_PATTERN_BYTES as u64).saturating_mul(patterns.0 as u64);
     Ok((checked, (text_bytes as u64).saturating_add(value_bytes).saturating_add(compiled)))
 }

@@ -67,7 +67,7 @@ struct CountedResource<T> {
     _share: Share,
 }
 
-/// Data of a store that has a sandbox.
+/// The data of a store that has a sandbox.
 pub trait SandboxView: Send {
     /// Returns the store's sandbox.
     fn sandbox(&mut self) -> &mut SandboxCtx;

@@ -8,7 +8,7 @@ use crate::exec::platform::Budget;
 
 /// Limits on the total usage of the sandbox by one store's component, in addition to its policies. A call that would
 /// exceed a quota fails with `quota-exceeded` before anything runs. Results are checked afterwards, because their sizes
-/// are not known before.
+/// are not known in advance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quotas {

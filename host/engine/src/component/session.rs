@@ -25,8 +25,8 @@ use crate::{
     exec::platform::{Budget, CallToken, SessionScope},
 };
 
-/// Fuel of a call into a session, in multiples of the execution's limit: one for the execution, and one for a rollback
-/// of the session.
+/// The fuel of a call into a session, in multiples of the execution's limit: one for the execution, and one for a
+/// rollback of the session.
 const SHARES_OF_A_CALL: u64 = 2;
 
 impl Caller {

@@ -86,7 +86,7 @@ impl Caller {
         if let Some(suspendable) = &mut suspendable
             && suspendable.share.is_none()
         {
-            // The handle keeps the request until it is dropped.
+            // Charges the request, which the handle keeps until it is dropped.
             let share = self.meter.take(QuotaUse::Bytes(suspendable.bytes as u64))?;
             suspendable.share = Some(Arc::new(share));
         }
@@ -94,7 +94,7 @@ impl Caller {
         let journal = suspendable.as_ref().map(|_| self.meter.take(QuotaUse::Bytes(JOURNAL_MEMORY_BYTES)));
         let journal = journal.transpose()?;
         let started = sandbox.start_with(request, move |execution| {
-            // The handle may already be dropped.
+            // Holds the quota shares until the result is charged, because the handle may already be dropped.
             let _until_here = (bill, suspendable_share, journal, request_share, started);
             execution.session_id = None;
             let files = execution.take_files();
@@ -257,7 +257,8 @@ impl From<stepping::ToolRequest> for ToolRequest {
 pub struct StartedResource {
     pub(super) started: Started,
     pub(super) left: Arc<RetainedResults>,
-    /// In a session, keeps the session busy until the component has received the final result.
+    /// The guard that keeps the session busy until the component has received the final result. `None` outside
+    /// sessions.
     pub(super) stepping: Option<BusyGuard>,
     /// `None` if the execution cannot be suspended.
     suspendable: Option<SuspendableRequest>,
@@ -291,7 +292,7 @@ impl StartedResource {
     }
 }
 
-/// The size of a suspendable execution's request, which is known at its start, and its share of the byte quota.
+/// The size of a suspendable execution's request, and the request's share of the byte quota.
 #[derive(Debug)]
 pub(super) struct SuspendableRequest {
     /// The size of the request, or of the bytes from which the execution was resumed.

@@ -33,7 +33,7 @@ struct ThreadCallState<L, R>(Mutex<CallOnThread<L, R>>);
 struct CallOnThread<L, R> {
     /// The lent value, until the thread takes it.
     begins: Option<L>,
-    /// Woken when the work ends.
+    /// The waker to wake when the work ends.
     waker: Option<Waker>,
     end: Option<ThreadOutput<L, R>>,
     /// `true` once the future has been dropped.

@@ -1,8 +1,8 @@
 //! Executions: requests, limits and results.
 //!
 //! * [`request`] and [`execution`]: the input and the result.
-//! * [`run`]: runs one execution. [`stepping`]: executions that the caller steps through. [`suspend`]: suspended
-//!   and recorded executions as bytes. [`transcript`]: the output of a started execution.
+//! * [`run`]: runs one execution. [`stepping`]: executions that the caller steps through. [`suspend`]: suspended and
+//!   recorded executions, encoded as bytes. [`transcript`]: the output of a started execution.
 //! * [`platform`]: time, output, random numbers and fuel budgets. [`cancel`]: cancellation.
 //! * [`timestamp`]: points in time. [`events`]: log events.
 

@@ -56,7 +56,7 @@ pub(crate) struct RequestParts<'a> {
     pub(crate) stdin: Cow<'a, [u8]>,
     /// `true` if a function provides the standard input after `stdin`.
     pub(crate) has_stdin_source: bool,
-    /// JSON text of the global variable `context`.
+    /// The JSON text of the global variable `context`.
     #[serde(deserialize_with = "suspend::checked_context")]
     pub(crate) context: Option<Cow<'a, str>>,
     pub(crate) session_id: Option<Cow<'a, str>>,
@@ -238,7 +238,7 @@ impl<'a> Request<'a> {
     /// session, the state of the session before the execution is saved, which takes a few hundred microseconds. The
     /// saved state counts towards `limits.session_total_bytes` until the execution has ended.
     ///
-    /// A suspendable execution records what the script receives from outside: tool answers, times, random numbers,
+    /// A suspendable execution records what the script receives from outside: tool answers, times, random numbers, and
     /// standard input that is not provided in advance. If the record exceeds `limits.journal_bytes` (1 MiB by default),
     /// the execution continues, but can no longer be suspended.
     #[must_use]
@@ -285,7 +285,7 @@ impl<'a> Request<'a> {
     }
 
     /// Sets whether the caller of a started execution decides about calls that need an approval
-    /// ([`ToolPolicy::approve`](crate::ToolPolicy::approve)). Default: `false`, and such calls fail with
+    /// ([`ToolPolicy::approve`](crate::ToolPolicy::approve)). Default: `false`, so that such calls fail with
     /// [`ToolErrorKind::Denied`](crate::ToolErrorKind::Denied).
     ///
     /// Set it only if the caller checks [`ToolRequest::approve`](crate::ToolRequest::approve) before it answers. Requires

@@ -60,7 +60,7 @@ pub(crate) struct Translation {
     pub(crate) source: Result<String, Rejection>,
     pub(crate) kind: SourceKind,
     pub(crate) fuel: u64,
-    /// Start of the execution's time, which includes the translation.
+    /// The start of the execution's time, which includes the translation.
     pub(crate) begun: Stopwatch,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Rejection {
     pub(crate) diagnostic: Diagnostic,
     /// The state of the guest, which did not run the script.
     pub(crate) after: GuestState,
-    /// Fuel to subtract from the budget.
+    /// The fuel to subtract from the budget.
     pub(crate) charge: u64,
 }
 
@@ -134,7 +134,7 @@ impl<'a> PreparedRequest<'a> {
         Ok(check_request(&sandbox.0.policy.limits, source, name, stdin)?)
     }
 
-    /// Replaces the source that the interpreter runs with its translation.
+    /// Sets the translation that the interpreter runs instead of the request's source.
     pub(crate) fn translated(mut self, translation: Translation) -> Self {
         self.parts.kind = translation.kind;
         self.translation = Some(translation);
@@ -338,7 +338,8 @@ impl<'a> PreparedRequest<'a> {
         events::start(runtime.language, self.parts.session_id.as_deref(), limits);
         let script = self.script(last);
         let rejected = self.rejected(guest);
-        // The interpreter never runs a rejected script, so print the error in its format for syntax errors.
+        // The interpreter never runs a rejected script, so print the error in the interpreter's format for syntax
+        // errors.
         let printed = rejected.as_ref().and_then(|ran| ran.outcome.raised()).map(|raised| {
             let text = format!("{}\n", raised.traceback);
             let (max, total_bytes) = (usize::try_from(limits.stderr_bytes).unwrap_or(usize::MAX), text.len() as u64);

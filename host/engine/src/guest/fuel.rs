@@ -59,7 +59,7 @@ impl Fuel {
     }
 }
 
-/// Data of a store whose code may be metered with fuel.
+/// The data of a store whose code may be metered with fuel.
 pub(crate) trait Fueled: Sized + 'static {
     /// Returns the store's fuel.
     fn fuel(&mut self) -> &mut Fuel;

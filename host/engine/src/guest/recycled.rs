@@ -39,7 +39,7 @@ use crate::{
     session::{Pristine, bits},
 };
 
-/// Idle restored instances of a runtime.
+/// The idle, restored instances of a runtime.
 pub(crate) struct RecycledInstances {
     waiting: ReusePool<GuestMachine>,
     /// Maximum number of private pages to restore after a short script. Pages that were written once stay private, so

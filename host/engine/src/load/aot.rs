@@ -17,7 +17,7 @@
 //!   digest is compared again before the file is loaded. Comparing it at every start would cost more than a whole run.
 //!
 //! Code from a prepared bundle ([`EngineConfig::prepared`](crate::EngineConfig::prepared)) is written by this process,
-//! but was compiled elsewhere. The program or its user vouches for the bundle, as for the program itself.
+//! but was compiled elsewhere. The bundle must therefore be as trustworthy as this program.
 //!
 //! The remaining risks are a disk that corrupts bytes, which `glovebox doctor` detects, and other code that runs as
 //! this user.

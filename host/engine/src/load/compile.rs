@@ -55,8 +55,8 @@ pub enum CompileError {
 /// Fails if the cache cannot be used, if the bytes do not compile, or if there is no memory for the compiler's stack.
 pub fn compile(engine: &Engine, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Result<Component, CompileError> {
     compile_with(engine, wasmtime, wasm, |wasm| {
-        // Compiling recurses deeply, and the caller's thread may have a small stack. Cranelift panics on certain
-        // components before it produces any output.
+        // Compiles on a guest stack, because compiling recurses deeply and the caller's thread may have a small stack.
+        // Catches panics, because Cranelift panics on some components.
         let compiling = || catch_unwind(AssertUnwindSafe(|| aot::compile_component(wasmtime, wasm)));
         let compiled = engine.0.stacks.run(compiling).map_err(CompileError::Stack)?;
         compiled.map_err(|_| CompileError::Compiler("the compiler panicked".into()))?.map_err(words)

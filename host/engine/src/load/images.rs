@@ -28,7 +28,7 @@ const _: () =
 /// A builder of a custom image: an interpreter in which a setup script has run. Every execution in the image starts
 /// with the heap of the setup (imported modules, loaded tables, fitted models), at no extra cost.
 ///
-/// The setup runs once, in the sandbox, under the limits given here, with a fixed clock and fixed random numbers. The
+/// The setup runs once, in the sandbox, under the builder's limits, with a fixed clock and fixed random numbers. The
 /// same inputs produce the same image, byte for byte. `random`, `Math.random` and `numpy.random` still differ between
 /// executions. A generator that the setup creates itself has the same state at the start of each execution. A setup
 /// that leaves a file open fails. Exit handlers of a setup are dropped.

@@ -1,4 +1,4 @@
-//! Loads runtimes: from a name to compiled code that is ready to run.
+//! Loads runtimes: turns a name into compiled code that is ready to run.
 //!
 //! * [`catalog`]: lists and manages runtimes. [`resolve`]: finds and loads a runtime. [`runtime`]: a loaded runtime and
 //!   the packages for its scripts.

@@ -188,7 +188,7 @@ const MIN_SHOWN_SECONDS: usize = 10;
 #[derive(Clone, Default)]
 pub(crate) struct GuestParts {
     parts: Option<Arc<Parts>>,
-    /// Instances of the parts loaded so far, starting with the first part, in order.
+    /// The instances of the loaded parts, in order, including the first part.
     instances: Vec<Instance>,
 }
 

@@ -51,16 +51,16 @@ struct Plan<'a> {
     library: Option<RuntimeEntry>,
     /// The setup that runs in the booted interpreter before the snapshot.
     image: Option<ImageOf>,
-    /// Definition and inputs of a custom image.
+    /// The definition and the inputs of a custom image.
     own: Option<Arc<CustomImage>>,
-    /// Arguments of a plain command before the script's path.
+    /// The arguments of a plain command before the script's path.
     flags: &'static [&'static str],
 }
 
 /// A runtime or custom image that was found by name.
 pub(crate) struct FoundRuntime<'a> {
     pub(crate) entry: Cow<'a, RuntimeEntry>,
-    /// Definition and inputs of a custom image.
+    /// The definition and the inputs of a custom image.
     pub(crate) own: Option<Arc<CustomImage>>,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Runtime {
     pub(crate) version: Option<String>,
     pub(crate) template: Template,
     pub(crate) drive: ExecutionMode,
-    /// Standard library, if it is a separate file.
+    /// The standard library, if it is a separate file.
     pub(crate) library: Option<LibraryMount>,
     /// Packages at `/app/site-packages` for a custom image with wheels. `None` if the runtime uses the packages that
     /// all runtimes of the engine share.

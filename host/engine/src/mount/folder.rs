@@ -37,8 +37,8 @@ pub(super) struct Ident {
     pub(super) modified_s: i64,
     pub(super) modified_ns: u32,
     /// The time of the last change to contents, names, owner or mode, in seconds and nanoseconds. Only the kernel sets
-    /// this time, so it reveals changes that restore the modification time. `None` matches every time: moving an entry
-    /// during a commit changes this time, too.
+    /// this time, so it reveals changes that restore the modification time. `None` matches any time, because moving an
+    /// entry during a commit also changes this time.
     #[serde(default)]
     pub(super) changed: Option<(i64, u32)>,
     /// The number of hard links. Not in the journal, because it is only needed before the journal is written.

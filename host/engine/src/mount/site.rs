@@ -61,8 +61,8 @@ impl<'a> CommitSite<'a> {
         }
     }
 
-    /// Like [`find`](Self::find), but treats the entry as absent if a parent directory has been replaced with a file or
-    /// link, which a later step may have done.
+    /// Like [`find`](Self::find), but treats the entry as absent if a file or link, for example from a later step, has
+    /// replaced a parent directory.
     pub(super) fn find_loosely(&mut self, path: &str) -> Result<EntryAt, MountError> {
         match self.find(path) {
             Err(MountError::Conflict { .. }) => Ok(EntryAt::Nothing),

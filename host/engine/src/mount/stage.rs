@@ -83,7 +83,7 @@ enum Item<'c> {
 
 pub(super) struct Stager<'s, 'a, 'p> {
     site: &'s mut CommitSite<'a>,
-    /// Walks the private directory.
+    /// The walker of the private directory.
     walker: Walker<'a>,
     /// Topmost new directories by path, with the indices of their steps. A whole new tree is built in the private
     /// directory and moved with one rename.

@@ -33,9 +33,9 @@ pub(super) struct EngineBackend {
     id: Arc<str>,
     pub(super) roots: Roots,
     workspace: Option<SharedWorkspace>,
-    /// The WASI state, including files, that a rollback in a shared workspace restores: from the start of the turn, or
-    /// after the turn's last commit. `None` without a shared workspace. Between turns, the workspace's reference counts
-    /// include this state's open files.
+    /// The WASI state, including files, that a rollback in a shared workspace restores. It is saved at the start of the
+    /// turn and after each commit in the turn. `None` without a shared workspace. Between turns, the workspace's
+    /// reference counts include this state's open files.
     before: Option<Wasi>,
     /// The initial pages of a fork or a resumed session. The first checkpoint shares the unchanged ones.
     shareable: Pages,
@@ -210,7 +210,7 @@ impl SessionBackend for EngineBackend {
 
     fn detach(&self, state: &mut Checkpoint) -> Result<(), ExecuteError> {
         if self.workspace.is_some() {
-            // Restore a copy of the files without the files that other sessions have open.
+            // Replaces the file system with a copy that excludes the files that other sessions have open.
             state.wasi = self.remounted(state)?;
         }
         Ok(())

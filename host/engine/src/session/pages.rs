@@ -241,7 +241,7 @@ mod tests {
             );
             memory.grow(&mut store, 2).unwrap();
             let data = memory.data_mut(&mut store);
-            // Written but unchanged: one page in the image and one beyond it.
+            // Overwrites a byte in the image and a byte beyond it with equal values.
             data[0] = std::hint::black_box(data[0]);
             data[5 << 16] = 0;
             assert_eq!(own_pages(data, pristine, private_pages(data), Pages::default()).count(), 0);

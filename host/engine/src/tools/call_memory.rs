@@ -41,7 +41,7 @@ impl CallMemory {
     /// Reserves `bytes` of the execution's memory until the returned value is dropped, and charges them to the budget.
     ///
     /// # Errors
-    /// Fails if the execution's memory or the budget has too little left.
+    /// Fails if too little of the execution's memory or of the budget is left.
     pub fn hold(&self, bytes: u64) -> Result<ReservedMemory, CallMemoryError> {
         let held = self.account.hold(bytes).ok_or(CallMemoryError::Limit)?;
         match &self.budget {

@@ -131,7 +131,7 @@ impl WaitTracker {
     }
 
     /// Marks the guest as waiting for the first answer to `calls`, until the returned guard is dropped. A single poll
-    /// (`is_poll`) is not a wait, but many consecutive polls are. Their guard stays in the tracker until
+    /// (`is_poll`) is not a wait, but many consecutive polls are. The guard of such a series stays in the tracker until
     /// [`stop_polling`](Self::stop_polling).
     pub(super) fn begin_wait(&mut self, is_poll: bool, calls: impl Iterator<Item = usize>) -> Option<WaitGuard> {
         let pending = self.pending.as_ref()?;

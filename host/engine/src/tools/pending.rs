@@ -47,7 +47,7 @@ struct PendingState {
     is_approver: bool,
     /// The tasks to wake when the caller must act.
     wakers: Vec<Waker>,
-    /// Woken for each new call and at the end of the execution.
+    /// The waker to wake for each new call and at the end of the execution.
     observer: Option<Waker>,
 }
 
@@ -273,7 +273,7 @@ impl PendingState {
 
     /// Returns the calls that the guest waits for, if all of them are pending.
     fn open_calls(&self) -> Option<Vec<ToolRequest>> {
-        // Checks first, to avoid copying calls in vain.
+        // Checks first, to avoid needless copies of the calls.
         if !self.needs_caller() {
             return None;
         }

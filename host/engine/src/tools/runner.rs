@@ -335,9 +335,10 @@ pub(super) struct Job {
     /// The memory charged for the arguments.
     pub(super) held: ReservedMemory,
     pub(super) max_bytes: u64,
-    /// Tracks the call if it is abandoned.
+    /// The collection to which the call is added if it is abandoned.
     pub(super) abandoned: Arc<AbandonedCalls>,
-    /// Receives the call if the caller must answer it. `None` if no caller steps through the execution.
+    /// The collection to which the call is added if the caller must answer it. `None` if no caller steps through the
+    /// execution.
     pub(super) pending: Option<Arc<PendingCalls>>,
 }
 

@@ -17,7 +17,7 @@ use crate::Contract;
 #[test]
 fn limits_are_the_same_in_wit_and_rust() {
     let mut limits = fields(&Limits::default());
-    // Quotas bound the suspended executions of components.
+    // The contract has no `journal-bytes`, because quotas bound the suspended executions of components.
     assert!(limits.remove("journal-bytes"));
     assert_eq!(Contract::read().names("limits"), limits);
 }

@@ -41,7 +41,7 @@ struct Head<'a> {
     /// An unanswered call consists of its index and two texts.
     #[serde(borrow)]
     at: StateFields<Count<(usize, &'a str, &'a str)>, Count<Duration>>,
-    /// The length of the list of entries, which precedes them.
+    /// The length of the list of entries, which is encoded before the entries.
     entries: usize,
 }
 

@@ -49,7 +49,7 @@ struct SuspensionState {
 #[derive(Debug)]
 pub(crate) struct StateBefore {
     pub(crate) state: Checkpoint,
-    /// Released on drop.
+    /// The memory reserved for the state, released on drop.
     pub(crate) reservation: Option<Reservation>,
 }
 
@@ -172,8 +172,8 @@ impl Suspension {
 mod tests {
     use super::*;
 
-    /// Checks that unknown calls prevent a suspension, because the result could exceed the memory that the caller has
-    /// reserved for it.
+    /// Checks that calls above the caller's limit prevent a suspension, because the result could exceed the memory that
+    /// the caller has reserved for it.
     #[test]
     fn larger_calls_prevent_the_suspension() {
         let call = |arguments: &str| UnansweredCall { index: 0, name: "pay".into(), arguments: arguments.into() };

@@ -160,7 +160,7 @@ fn a_rename_replaces_only_when_allowed() {
 fn an_open_file_outlives_its_deletion() {
     let mut space = Space::holding(&[("f", "held")]);
     let inode = space.vfs.file_stat(space.root, "f").unwrap().inode;
-    // Corresponds to an open descriptor in the guest.
+    // Retains the inode, like an open descriptor in the guest.
     space.vfs.retain(inode).unwrap();
     space.delete("f").unwrap();
     space.put("f", "another", IfExists::Fail).unwrap();

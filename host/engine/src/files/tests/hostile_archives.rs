@@ -195,7 +195,7 @@ fn headers_are_bounded_in_size() {
 
 #[test]
 fn headers_are_bounded_in_number() {
-    // Five headers per inode, plus 64.
+    // The limit is five headers per inode, plus 64.
     let max = 5 * 10 + 64;
     for (count, fits) in [(max - 1, true), (max, true), (max + 1, false)] {
         let mut space = Space::with(VfsLimits { inodes: 10, ..VfsLimits::default() });

@@ -70,7 +70,8 @@ impl ScriptError {
         Self { message: message.chars().take(MAX_MESSAGE_CHARS).collect(), line, column }
     }
 
-    /// Returns the rejection of the script, with the outcome and the diagnostic of a syntax error in the interpreter.
+    /// Converts the error to a rejection of the script, with the outcome and the diagnostic that the interpreter
+    /// reports for a syntax error.
     fn rejection(self, name: &str, fuel: u64) -> Rejection {
         let Self { message, line, column } = self;
         let place = line.map_or_else(String::new, |line| format!("\n    at {name}:{line}:{column}"));

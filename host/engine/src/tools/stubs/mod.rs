@@ -38,13 +38,13 @@ const MAX_DESCRIPTION_CHARS: usize = 2_000;
 /// TypeScript declarations (`.d.ts`) for JavaScript. They declare the global `tools` of scripts.
 ///
 /// The types come from the tools' schemas ([`Tool::schema`], [`Tool::result_schema`]), which can be untrusted. A type
-/// that has no equivalent, or exceeds a limit, is `Any` or `any`. For each tool, at most 2,000 schemas, 100 object
-/// types with 100 members each, and 8 levels of nesting within a type are declared. Descriptions are shortened to 2,000
-/// characters. A tool whose declarations exceed 64 KiB, or 1 MiB together with those of the tools before it, is
-/// declared without types or a description.
+/// that has no equivalent, or exceeds a limit, is declared as `Any` or `any`. For each tool, at most 2,000 schemas, 100
+/// object types with 100 members each, and 8 levels of nesting within a type are declared. Descriptions are shortened
+/// to 2,000 characters. A tool whose declarations exceed 64 KiB, or 1 MiB together with those of the tools before it,
+/// is declared without types or a description.
 ///
 /// # Errors
-/// Fails if scripts could not use these tools, as [`check_tools`] does.
+/// Fails like [`check_tools`], if scripts could not use these tools.
 ///
 /// ```
 /// use glovebox::{Language, Tool, tool_stubs};
@@ -67,9 +67,9 @@ pub fn tool_stubs(tools: &[Tool], language: Language) -> Result<String, ToolDefi
 /// The declarations of one or more tools.
 #[derive(Default)]
 struct Declaration {
-    /// Types, at the top level.
+    /// The types, declared at the top level.
     types: String,
-    /// Members of `tools`.
+    /// The members of `tools`.
     members: String,
 }
 

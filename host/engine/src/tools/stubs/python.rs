@@ -165,7 +165,7 @@ fn is_parameter(name: &str) -> bool {
     is_plain(name) && !KEYWORDS.contains(&name) && !name.starts_with("__")
 }
 
-/// Declares an object type: as a class, if all members can be attributes.
+/// Declares an object type, as a class if all members can be attributes.
 fn write_object(text: &mut String, name: &str, object: &ObjectType, objects: &[String]) {
     let is_attribute = |member: &Member| {
         let name = member.name.as_str();

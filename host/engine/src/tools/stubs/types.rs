@@ -33,13 +33,13 @@ pub(super) const MAX_LITERAL_CHARS: usize = 64;
 /// Maximum length of a member's description in characters.
 const MAX_DESCRIPTION_CHARS: usize = 200;
 
-/// Maximum length of a member's name in characters. Longer names are left out.
+/// Maximum length of a member's name in characters. Members with longer names are omitted.
 pub(super) const MAX_NAME_CHARS: usize = 64;
 
 /// Maximum length of an object type's name in characters.
 const MAX_TYPE_NAME_CHARS: usize = 100;
 
-/// The schema of a member that `required` names and `properties` does not.
+/// The schema of a member that is listed in `required` but not in `properties`.
 static ANY: Value = Value::Null;
 
 /// A type of JSON values.
@@ -127,7 +127,7 @@ impl ToolTypes {
 /// [`MAX_DEPTH`] even if a schema refers to itself.
 struct Builder<'a> {
     tool: &'a str,
-    /// The schema that references point into.
+    /// The schema within which references are resolved.
     root: &'a Value,
     parts_left: usize,
     /// The schemas of object types, with the types' names.

@@ -64,7 +64,7 @@ pub(super) fn stub(tools: &[Tool]) -> String {
     text
 }
 
-/// Declares a tool as a method that takes an object, and as one that takes the arguments by position.
+/// Declares a tool as a method with two overloads: one takes an object, the other takes positional arguments.
 fn declaration(names: &mut TypeNames, name: &str, description: &str, types: &ToolTypes) -> Declaration {
     let own: Vec<String> = types.objects.iter().map(|object| names.unique(object.name.clone())).collect();
     let objects: Vec<String> = own.iter().map(|name| format!("ToolTypes.{name}")).collect();
