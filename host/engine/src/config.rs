@@ -30,7 +30,7 @@ pub struct EngineConfig {
     /// The instance pool. Default: [`PoolConfig::default`]. With `None`, instances are allocated on demand. A program
     /// that runs only one script is faster without a pool, because reserving the pool's address space takes time.
     pub pool: Option<PoolConfig>,
-    /// Maximum number of concurrent tool calls in all executions together. Each call runs on its own thread. Default:
+    /// Maximum total number of concurrent tool calls in all executions. Each call runs on its own thread. Default:
     /// 1,024. Further calls fail with `ToolLimit`.
     pub tool_threads: u32,
     /// Limits on the compiled code in the cache. They are applied when code is added: code that is too old is removed
@@ -147,9 +147,9 @@ impl Default for PoolConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheLimits {
-    /// Maximum size of compiled runtimes, prepared images and prepared modules together, in bytes. Default: 2 GiB.
+    /// Maximum total size of compiled runtimes, prepared images and prepared modules, in bytes. Default: 2 GiB.
     pub image_bytes: u64,
-    /// Maximum size of compiled components together, in bytes. Default: 2 GiB.
+    /// Maximum total size of compiled components, in bytes. Default: 2 GiB.
     pub component_bytes: u64,
     /// Maximum time since the last use of compiled code, regardless of the cache size. Default: 30 days.
     pub max_age: Duration,

@@ -202,7 +202,7 @@ impl EngineInner {
         self.packages.is_none()
     }
 
-    /// Runs `work` on a guest stack. Keeps the epoch advancing in the meantime if the engine's code is unmetered.
+    /// Runs `work` on a guest stack. Keeps the epoch advancing while `work` runs, if the engine's code is unmetered.
     pub(crate) fn on_stack<R>(&self, work: impl FnOnce() -> R) -> Result<R, ExecuteError> {
         let system = |what| move |source| ExecuteError::System { what, source };
         let _running = self.running().map_err(system("thread"))?;

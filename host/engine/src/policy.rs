@@ -164,7 +164,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Maximum size of arguments and environment together, in bytes. Corresponds to `ARG_MAX` on other systems.
+    /// Maximum total size of arguments and environment, in bytes. Corresponds to `ARG_MAX` on other systems.
     pub const MAX_ARGS_AND_ENV_BYTES: usize = PolicyParts::MAX_ARGS_AND_ENV_BYTES;
     /// Maximum number of mounts.
     pub const MAX_MOUNTS: usize = 64;

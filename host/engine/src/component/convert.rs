@@ -376,7 +376,7 @@ wasmtime::component::bindgen!({
         }
     ",
     world: "glovebox:host/host",
-    // An invalid handle traps.
+    // A call with an invalid handle traps.
     imports: { default: trappable },
     trappable_error_type: { "glovebox:sandbox/types.sandbox-error" => SandboxFailure },
     with: {

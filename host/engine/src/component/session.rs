@@ -425,8 +425,8 @@ impl SessionResource {
         &self.keeper
     }
 
-    /// Returns the session, which can take a long time to drop. Its share of the quota is returned now, unless an
-    /// execution still uses the session.
+    /// Returns the session, which can take a long time to drop. Returns the session's share of the quota immediately,
+    /// unless an execution still uses the session.
     pub(super) fn into_session(self) -> Session {
         self.session
     }

@@ -44,7 +44,7 @@ pub struct Execution {
     /// up, the line replaces the end of the script's output.
     pub stderr: Output,
     /// Displays of this execution, in order: pictures, tables, and the last expression's value if it has a form other
-    /// than text. The conditions of [`value`](Self::value) apply to the latter.
+    /// than text. The conditions of [`value`](Self::value) apply to the display of the last expression.
     pub displays: Vec<Display>,
     /// The number of displays that were dropped because of `limits.display_bytes` or the limit on their number.
     pub displays_dropped: u64,

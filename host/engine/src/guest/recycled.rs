@@ -8,8 +8,8 @@
 //! changes them ([`rewrite::changes_only_memory_and_globals`]). The store receives a new [`GuestStoreData`].
 //!
 //! An instance is dropped if it was unwound, exited with `os._exit` or grew its memory. It is also dropped if restoring
-//! its private pages would take long compared with its script, and on systems without a page map. Without a pool, as in
-//! programs that run a single script, instances are not recycled.
+//! its private pages would take a long time compared with its script, and on systems without a page map. Without a
+//! pool, as in programs that run a single script, instances are not recycled.
 //!
 //! [`rewrite::changes_only_memory_and_globals`]: glovebox_runtimes::rewrite::changes_only_memory_and_globals
 //! [`GuestStoreData`]: crate::guest::recycled::GuestStoreData
@@ -227,11 +227,11 @@ impl StackPool {
     }
 }
 
-/// Maximum number of elements in a guest's tables together. The table of CPython 3.15 has 47,157 elements, that of 3.12
-/// has 5,903. Neither grows.
+/// Maximum total number of elements in a guest's tables. The table of CPython 3.15 has 47,157 elements, that of 3.12
+/// has 5,903. Neither table grows.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 1 << 16;
 
-/// The size of Wasmtime's heap for exceptions after a guest's first exception, in bytes. The heap only grows again if
+/// The size of Wasmtime's heap for exceptions after a guest's first exception, in bytes. The heap grows again only if
 /// more exceptions are in use than fit into half of it.
 ///
 /// Like tables and stacks, these bytes are not charged to the script. Otherwise, only the first script in a recycled

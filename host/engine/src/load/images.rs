@@ -111,16 +111,16 @@ impl ImageBuilder {
         self
     }
 
-    /// Sets the memory limit while the image is built, in bytes. The limit applies to the interpreter and the setup
-    /// code together. Default: 1 GiB. Minimum: 128 MiB. Maximum: 4 GiB.
+    /// Sets the memory limit while the image is built, in bytes. The limit applies to the total memory of the
+    /// interpreter and the setup code. Default: 1 GiB. Minimum: 128 MiB. Maximum: 4 GiB.
     #[must_use]
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
         self
     }
 
-    /// Sets the time limit of the setup: preloading modules and the script together. Each setup of a base image has the
-    /// same limit. Default: 120 seconds. Maximum: one hour.
+    /// Sets the time limit of the setup, including the preloading of modules. Each setup of a base image has the same
+    /// limit. Default: 120 seconds. Maximum: one hour.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

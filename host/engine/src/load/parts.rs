@@ -218,8 +218,8 @@ pub(crate) fn enable(
     Ok(())
 }
 
-/// Loads the parts up to `number` that this guest has not loaded yet. If there are any, gives back `fuel`, which the
-/// guest used to call this function.
+/// Loads the parts up to `number` that this guest has not loaded yet. If it loads any, refunds `fuel`, which the guest
+/// used to call this function.
 ///
 /// A guest that calls this function directly gains at most [`MAX_STUB_FUEL`](rewrite::MAX_STUB_FUEL) per part.
 fn load(mut caller: Caller<'_, GuestStoreData>, number: i32, fuel: i32) -> wasmtime::Result<()> {

@@ -68,8 +68,8 @@ impl<'a> Setup<'a> {
         (!files.is_empty()).then(|| Arc::new(Library(files)) as _)
     }
 
-    /// Returns the interpreter's memory limit in bytes, and the time limit of each step: its preload and its script
-    /// together.
+    /// Returns the interpreter's memory limit in bytes, and the time limit of each step, including its preload and its
+    /// script.
     fn limits(&self) -> (u64, Duration) {
         match self.own {
             Some(definition) => (definition.memory_bytes, Duration::from_millis(definition.timeout_ms)),
@@ -340,7 +340,7 @@ pub struct CachePrune {
     /// Removes entries that have not been used for this long. If this field or `max_bytes` is set, the engine's own
     /// limits do not apply.
     pub older_than: Option<Duration>,
-    /// Removes the least recently used code until all kinds together take at most this many bytes.
+    /// Removes the least recently used code until the total size of all kinds is at most this many bytes.
     pub max_bytes: Option<u64>,
     /// `true` to only report the entries that would be removed.
     pub dry_run: bool,

@@ -44,7 +44,7 @@ pub(super) struct Ident {
     /// The number of hard links. Not in the journal, because it is only needed before the journal is written.
     #[serde(skip)]
     pub(super) names: u64,
-    /// Permission bits, without set-user-ID, set-group-ID and sticky.
+    /// The permission bits, without the set-user-ID, set-group-ID and sticky bits.
     pub(super) mode: u32,
 }
 

@@ -16,13 +16,12 @@ use super::ToolErrorKind;
 /// further calls.
 const MAX_ORIGIN_CALLS: usize = 16;
 
-/// Maximum size of the arguments of one origin's abandoned calls and of one execution's running calls together, in
-/// bytes. A call may exceed this limit if no other call is counted. In that case, only the limit on its text bounds its
-/// size.
+/// Maximum total size of the arguments of one origin's abandoned calls and of one execution's running calls, in bytes.
+/// A call may exceed this limit if no other call is counted. In that case, only the limit on its text bounds its size.
 const MAX_ORIGIN_BYTES: u64 = 16 << 20;
 
-/// Maximum size of the arguments for all origins together, in bytes. Each origin is charged at most its own maximum, so
-/// no single origin can exhaust this limit.
+/// Maximum total size of the arguments for all origins, in bytes. Each origin is charged at most its own maximum, so no
+/// single origin can exhaust this limit.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The origin of calls: a session ID, or `None` for executions without one.

@@ -1,9 +1,10 @@
 //! Host functions that scripts can call.
 //!
 //! A guest writes calls to a device and reads replies from it. Several calls can run concurrently, each on its own
-//! thread, while the guest's thread only starts them and waits. Exception: short arguments of calls that the caller
-//! answers are checked on the guest's thread. Messages from the guest are untrusted JSON text: their sizes, number and
-//! structure are checked before a handler receives them. `glovebox-core` implements the checks and the records of calls.
+//! thread, while the guest's thread only starts them and waits. As an exception, short arguments of calls that the
+//! caller answers are checked on the guest's thread. Messages from the guest are untrusted JSON text: their sizes,
+//! number and structure are checked before a handler receives them. `glovebox-core` implements the checks and the
+//! records of calls.
 //!
 //! | file | content |
 //! |---|---|

@@ -51,7 +51,7 @@ pub(crate) struct ThreadRunner {
     account: Arc<ToolMemory>,
     /// The number of calls so far to tools that have their own `max_calls`.
     counted: u64,
-    /// The numbers of calls so far to the tools whose calls the policy limits, by name.
+    /// The number of calls so far to each tool whose calls the policy limits, by name.
     counted_by_name: BTreeMap<String, u64>,
 }
 

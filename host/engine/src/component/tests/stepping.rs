@@ -79,7 +79,7 @@ pub(super) fn release(ctx: &mut SandboxCtx, started: Resource<StartedResource>) 
     HostStarted::drop(ctx, started).unwrap();
 }
 
-/// Sets the limits on standard output, standard error and displays, which are charged together.
+/// Sets the limits on standard output, standard error and displays, whose sum is charged.
 pub(super) fn output_limits(policy: &mut crate::Policy, bytes: [u64; 3]) {
     let limits = &mut policy.limits;
     [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes] = bytes;

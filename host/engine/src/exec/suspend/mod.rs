@@ -225,7 +225,7 @@ impl Suspended {
     /// start: output, fuel and tool calls. A listener for output receives only new output.
     ///
     /// The sandbox must have the same image, files and tools as the first one. Its limits apply to the whole execution.
-    /// Repeating takes about as much CPU time as the script has used so far, without its waits. It does not count
+    /// Repeating takes about as much CPU time as the script has used so far, without its waits, and does not count
     /// towards `limits.timeout_ms`. Unanswered calls get their full `limits.tool_timeout_ms` again.
     ///
     /// The resumed execution can be suspended again. If the first request had [`Request::stdin_from`], set it again.
