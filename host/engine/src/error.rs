@@ -264,7 +264,7 @@ pub enum ExecuteError {
     ValueTooLarge {
         /// The name of the variable.
         name: String,
-        /// The size of its JSON text in bytes.
+        /// The size of the JSON text of the value, in bytes.
         bytes: u64,
         /// The limit in bytes.
         max: u64,

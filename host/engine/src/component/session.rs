@@ -425,7 +425,7 @@ impl SessionResource {
         &self.keeper
     }
 
-    /// Returns the session, which can take a long time to drop. Returns the session's share of the quota immediately,
+    /// Returns the session, which can take a long time to drop. Releases the session's share of the quota immediately,
     /// unless an execution still uses the session.
     pub(super) fn into_session(self) -> Session {
         self.session

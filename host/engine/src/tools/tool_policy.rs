@@ -173,8 +173,8 @@ impl ToolRules {
         Ok(Self(rules))
     }
 
-    /// Counts a call to the tool `name`. `counts` contains the numbers of the execution's calls by name. Fails if the
-    /// tool has reached its maximum.
+    /// Counts a call to the tool `name`. `counts` contains the number of the execution's calls so far, by tool name.
+    /// Fails if the tool has reached its maximum.
     pub(super) fn count(&self, name: &str, counts: &mut BTreeMap<String, u64>) -> Result<(), CallFailure> {
         let Some(max_calls) = self.0.get(name).and_then(|rule| rule.max_calls) else { return Ok(()) };
         let count = counts.entry(name.to_owned()).or_default();
