@@ -1,8 +1,8 @@
-//! The HTTP client for scripts' requests and redirects, URL checks, filtered name resolution, and the process-wide TLS
-//! configuration.
+//! The HTTP client that sends scripts' requests and follows redirects, with URL checks, filtered name resolution, and
+//! the process-wide TLS configuration.
 //!
 //! The client calls the resolver for each new connection and connects only to the addresses that the resolver returns.
-//! Each address is therefore checked when it is used, and no second lookup can return an unchecked address.
+//! Each address is therefore checked when it is used, which prevents DNS rebinding.
 
 use std::{
     error::Error,
@@ -32,8 +32,8 @@ use crate::{
 /// The timeout for establishing a connection. The request's own timeout also applies.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The number of copies of a body that are charged to the call's memory: the body itself, and two for the message to
-/// the script, which base64 and escapes enlarge.
+/// Number of copies of a response body that are charged to the call's memory: the body itself, and two for the message
+/// to the script, because base64 and JSON escapes enlarge it.
 pub(crate) const COPIES_OF_A_BODY: u64 = 3;
 
 /// Maximum length of an HTTP library's error text in a message to the script, in characters.
@@ -85,7 +85,7 @@ impl Client {
         })
     }
 
-    /// Returns a request's timeout: the lower of the script's timeout and the policy's.
+    /// Returns a request's timeout: the shorter of the script's timeout and the policy's.
     pub(crate) fn timeout(&self, request: &RequestMessage) -> Duration {
         Duration::from_millis(request.timeout_ms.unwrap_or(u64::MAX).min(self.policy.timeout_ms))
     }
@@ -104,8 +104,8 @@ impl Client {
                 .http1_only()
                 .http1_max_headers(MAX_RESPONSE_HEADERS)
                 .connect_timeout(CONNECT_TIMEOUT)
-                // Each request opens its own connection, so each request resolves and checks its host name. Executions
-                // share no connection state.
+                // Each request opens its own connection, so every host name is resolved and checked again, and
+                // executions share no connection state.
                 .pool_max_idle_per_host(0)
                 .user_agent(concat!("glovebox/", env!("CARGO_PKG_VERSION")));
             client.build().map_err(|error| format!("cannot set up the network: {}", reason(&error)))
@@ -370,7 +370,7 @@ fn clipped(text: &str) -> String {
 /// The future returned by a [`Resolver`].
 pub(crate) type ResolveFuture = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// Returns all addresses of a host name. [`FilteringResolver`] checks them.
+/// A function that returns all addresses of a host name. [`FilteringResolver`] checks them.
 pub(crate) type Resolver = dyn Fn(&str) -> ResolveFuture + Send + Sync;
 
 /// Resolves a host name with the operating system's resolver.
@@ -403,7 +403,7 @@ impl Resolve for FilteringResolver {
             if found.is_empty() {
                 return Err(io::Error::other("the name has no address").into());
             }
-            // The host sends secrets to `localhost` unencrypted, so `localhost` must be this machine, whatever the
+            // Secrets may be sent to `localhost` unencrypted, so only its loopback addresses are allowed, whatever the
             // resolver returns.
             let is_meant = |address: &IpAddr| name != "localhost" || address.is_loopback();
             let allowed = |address: &IpAddr| rules.allow(*address) && is_meant(address);

@@ -43,7 +43,7 @@ pub(crate) struct RequestMessage {
     pub(crate) timeout_ms: Option<u64>,
 }
 
-/// The handling of redirects that the script requests.
+/// The redirect mode that the script requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Redirect {
@@ -184,14 +184,14 @@ impl From<Fault> for ToolError {
     }
 }
 
-/// Maximum number of a request's headers.
+/// Maximum number of headers in a request.
 pub(crate) const MAX_REQUEST_HEADERS: usize = 64;
-/// Maximum total size of the names and values of a request's headers, in bytes.
+/// Maximum total size of the names and values of all headers in a request, in bytes.
 pub(crate) const MAX_REQUEST_HEADER_BYTES: usize = 32 << 10;
-/// Maximum number of a response's headers. Python's `http.client` reads at most 100 headers, including those that the
+/// Maximum number of headers in a response. Python's `http.client` reads at most 100 headers, including those that the
 /// guest's driver adds.
 pub(crate) const MAX_RESPONSE_HEADERS: usize = 96;
-/// Maximum total size of the names and values of a response's headers, in bytes.
+/// Maximum total size of the names and values of all headers in a response, in bytes.
 pub(crate) const MAX_RESPONSE_HEADER_BYTES: usize = 64 << 10;
 
 /// Hop-by-hop, routing and framing headers, which scripts cannot set. Otherwise, a script could address a server that
@@ -318,7 +318,7 @@ impl Network for Replay {
     }
 }
 
-/// Normalizes a request for the lookup: older records have another key order.
+/// Normalizes a request for the lookup, because older records have a different key order.
 fn sorted(arguments: &str) -> String {
     serde_json::from_str::<serde_json::Value>(arguments)
         .map_or_else(|_| arguments.to_owned(), |value| value.to_string())
@@ -342,7 +342,7 @@ fn answer(answers: &Mutex<Answers>, arguments: &str) -> Result<String, ToolError
 /// Maximum number of threads for name lookups. A lookup that hangs occupies one thread.
 const MAX_LOOKUPS: usize = 32;
 
-/// The minimum interval between a request's timeout and its call's deadline, so that the script still receives the
+/// Minimum time between a request's timeout and its call's deadline, so that the script still receives the timeout
 /// error.
 const MARGIN: Duration = Duration::from_millis(20);
 
@@ -416,8 +416,8 @@ pub(crate) fn fetch(client: &Client, call: &Call, arguments: &str) -> Result<Str
     serialize(&answered, &call.memory)
 }
 
-/// Serializes a response. Two of the charged copies of its body are for the message. A control character takes six bytes
-/// in JSON, so the message can be longer. Its remaining length is charged before it is built.
+/// Serializes a response. The memory for two copies of the body is already charged for the message. The message can be
+/// longer, because JSON escapes a control character as six bytes. The excess is charged before the message is built.
 fn serialize(answered: &ResponseMessage, memory: &CallMemory) -> Result<String, Fault> {
     let broken = |error: &dyn fmt::Display| {
         Fault::new(FaultCode::Broken, format!("cannot serialize the response as JSON: {error}"))

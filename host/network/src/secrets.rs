@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 const PLACEHOLDER_START: &str = NetworkPolicy::PLACEHOLDER_START;
 /// Minimum length of a secret in bytes. Shorter secrets could occur in unrelated responses.
 const MIN_SECRET_BYTES: usize = 8;
-/// Maximum length of a secret in bytes. Longer secrets do not belong in headers.
+/// Maximum length of a secret in bytes. Servers limit the size of request headers.
 const MAX_SECRET_BYTES: usize = 4096;
 
 /// The secrets of a policy. Their values are zeroed on drop.
@@ -64,9 +64,8 @@ fn wrong(key: impl Into<String>, reason: impl Into<String>) -> PolicyError {
     PolicyError::Network { key: key.into(), reason: reason.into() }
 }
 
-/// Returns the key for deriving placeholders. The key is random and the same for the whole process, so that a script
-/// cannot compute another policy's placeholders. With seeded entropy, the seed determines the key, like everything else
-/// that the script sees.
+/// Returns the key for deriving placeholders: a random key per process, so that a script cannot compute another
+/// policy's placeholders. With seeded entropy, the key is derived from the seed, so that placeholders are reproducible.
 fn key(entropy: Entropy) -> Result<[u8; 32], PolicyError> {
     static KEY: OnceLock<[u8; 32]> = OnceLock::new();
     if let Some(key) = entropy.key() {
@@ -176,7 +175,7 @@ impl Secrets {
         Ok(filled)
     }
 
-    /// Adds the secrets of this URL's host: a response can contain a secret that the request did not send.
+    /// Adds all secrets of this URL's host, because a response can contain a secret that the request did not send.
     pub(crate) fn reflect(&self, url: &Url, reflections: &mut Reflections) {
         for secret in self.0.iter().filter(|secret| secret.policy.is_for(url)) {
             reflections.add(&secret.value, &secret.placeholder);

@@ -69,11 +69,11 @@ pub struct CallbackRefused {
 #[derive(Clone, Debug)]
 pub struct CallbackTarget(AllowedUrl);
 
-/// A tool call that a service answers.
+/// A tool call to be answered by a service.
 #[derive(Clone, Copy, Debug)]
 pub struct CallbackRequest<'a> {
-    /// The unique key of the call, sent as `idempotency-key` and `webhook-id`. A service that receives a key twice
-    /// received the same call twice.
+    /// The unique key of the call, sent as `idempotency-key` and `webhook-id`. A service that receives a key again has
+    /// received the same call again.
     pub key: &'a str,
     /// The tool's name.
     pub tool: &'a str,
@@ -87,7 +87,7 @@ pub struct CallbackRequest<'a> {
     pub deadline: Instant,
     /// Cancels the call.
     pub cancel: &'a CancelToken,
-    /// Memory for the answer, reserved while the answer is read. `None` for the limit of 4 MiB only.
+    /// Memory account for the answer, charged while the answer is read. With `None`, only the limit of 4 MiB applies.
     pub memory: Option<&'a CallMemory>,
 }
 
@@ -141,7 +141,7 @@ impl Callbacks {
     /// Fails if the secret is invalid or an HTTP client cannot be created.
     pub fn new(config: &CallbacksConfig) -> Result<Self, CallbacksError> {
         let signer = Signer::new(&config.secret).ok_or(CallbacksError::Secret)?;
-        // This fails if a provider is already installed, which then stays in use.
+        // This fails if a provider is already installed. That provider then stays in use.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = || {
             // A redirect or a proxy from the environment could send the call to an address that no pattern allows.
@@ -182,8 +182,8 @@ impl Callbacks {
     pub fn tool(&self, callback: Callback) -> Result<Tool, CallbackRefused> {
         let Callback { name, description, schema, url } = callback;
         let target = self.target(&name, &url)?;
-        // The keys of each tool instance start with a random ID, so a service that receives a key twice received the
-        // same call twice.
+        // The keys of each tool instance start with a random ID, so that calls of different instances never have the
+        // same key.
         let (callbacks, handle, run) = (self.clone(), Handle::current(), SessionId::random());
         let mut tool = Tool::new(name, description).untrusted_schema();
         if let Some(schema) = schema {
@@ -310,8 +310,8 @@ fn no_response(error: &reqwest::Error) -> &'static str {
     }
 }
 
-/// Returns `true` if the error wraps an error of rustls. `source` does not return it, because an I/O error with a wrapped
-/// error skips that error.
+/// Returns `true` if the error wraps an error of rustls. `source` cannot be used, because for an I/O error it skips the
+/// wrapped error.
 fn is_tls_failure(failure: &io::Error) -> bool {
     failure.get_ref().is_some_and(|wrapped| {
         wrapped.is::<rustls::Error>() || wrapped.downcast_ref::<io::Error>().is_some_and(is_tls_failure)
@@ -348,10 +348,10 @@ impl AllowedUrl {
 }
 
 /// A resolver that accepts only host names whose addresses are all public. The connection uses exactly these addresses,
-/// so a later lookup with a different answer has no effect.
+/// which prevents DNS rebinding.
 struct PublicResolver;
 
-/// At least one of the host's addresses is not public, or the host has no address.
+/// The error for a host that has a non-public address or no address.
 #[derive(Debug, thiserror::Error)]
 #[error("the host's address is not public")]
 struct NotPublic;

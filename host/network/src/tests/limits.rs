@@ -1,4 +1,4 @@
-//! Tests each limit below, at and above its value, and that the next request still works.
+//! Tests each limit below, at and above its value, and checks that the next request still works.
 
 use glovebox::is_public_address;
 
@@ -39,7 +39,7 @@ fn response_body_size_is_limited_in_every_framing() {
     }
 }
 
-/// The body decompresses to about a thousand times its size.
+/// The body is about a thousand times larger after decompression.
 #[test]
 fn compressed_body_counts_its_decompressed_size() {
     let mut whole = zeros_compressed(64 << 20);

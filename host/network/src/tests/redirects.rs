@@ -1,4 +1,5 @@
-//! Redirects: limits, policy checks, and rewritten methods and headers. Also malformed requests and responses.
+//! Tests of redirects: limits, policy checks, and rewritten methods and headers. Also tests malformed requests and
+//! responses.
 
 use super::*;
 
@@ -53,7 +54,7 @@ fn redirects_are_checked_against_the_patterns() {
         let server = redirecting(302, to);
         assert!(get(&client(&policy(&[&server])), &server.url("/")).is_err(), "{to}");
     }
-    // The name is allowed, but resolves to an internal address.
+    // The policy allows the name, but the name resolves to an internal address.
     let server = redirecting(302, format!("http://inside.example:{}/", outside.port));
     let mut policy = policy(&[&server]);
     policy.allow.push(format!("http://inside.example:{}", outside.port));

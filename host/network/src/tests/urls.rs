@@ -1,4 +1,4 @@
-//! URL checks, and the URL that the server receives.
+//! Tests of URL checks, and of the URL that the server receives.
 
 use glovebox::UrlPatterns;
 
