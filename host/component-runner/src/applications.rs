@@ -78,7 +78,7 @@ impl fmt::Debug for Application {
 }
 
 impl Applications {
-    /// Prepares Wasmtime for applications. `engine` provides the cache for compiled components.
+    /// Creates a loader. `engine` provides the cache for compiled components.
     ///
     /// # Errors
     /// [`LoadError::Settings`] if Wasmtime does not support the required settings on this machine.
@@ -223,7 +223,7 @@ impl Application {
     ///
     /// The run uses its own thread. It ends within milliseconds of its wall-clock limit or of `config.cancel`. Its
     /// scripts can delay the end by at most the soft-limit reserve of their policy. If a write to this process's own
-    /// output blocks the run for two more seconds, its thread is left behind.
+    /// output still blocks the thread two seconds later, this function returns without waiting for the thread to end.
     ///
     /// # Errors
     /// [`RunError::NotACommand`] if the component does not export `wasi:cli/run`. Also fails if a granted directory
@@ -244,7 +244,7 @@ impl Application {
     ///
     /// # Errors
     /// Fails if `call` is not a call in WAVE, no export or several exports have the name, or the arguments do not match
-    /// the signature. Also fails like [`run`](Self::run), but the component need not be a command.
+    /// the signature. Also fails like [`run`](Self::run), except that the component need not be a command.
     pub fn invoke(&self, call: &str, host: &SandboxHost, config: &AppConfig) -> Result<AppReport, InvokeError> {
         let call = run::parse(&self.name, &self.exports, call)?;
         Ok(ended(self.call(host, config, call)?, |value| value.to_wave().ok()))

@@ -179,7 +179,7 @@ pub fn transform_stdin(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String> + S
     match done {
         Ok(()) => 0,
         Err((code, words)) => {
-            // The parent process may have ended and closed the pipe.
+            // Ignore errors: the parent process may have ended and closed the pipe.
             let _ = io::stderr().write_all(words.as_bytes());
             code
         }
@@ -195,7 +195,7 @@ fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Res
     };
     let (memory_bytes, timeout_ms) = (number().map_err(failed)?, number().map_err(failed)?);
     let length = number().map_err(failed)?;
-    // The limit on CPU time allows for all processors.
+    // The CPU time of all threads counts together, and compilation can use all processors until the timeout.
     let processors = thread::available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1));
     let seconds = timeout_ms.div_ceil(1_000).saturating_add(1).saturating_mul(processors);
     for (resource, max) in [(Resource::Data, memory_bytes), (Resource::Cpu, seconds), (Resource::Core, 0)] {
@@ -225,22 +225,22 @@ const WASM_STACK_BYTES: usize = 1 << 20;
 /// of which convert whole policies. The sandbox runs guests on separate stacks.
 const FIBER_STACK_BYTES: usize = 4 << 20;
 
-/// Creates an engine for applications, with fuel, epochs, and the exceptions that composed providers unwind with. An
-/// engine for concurrent components accepts asynchronous functions, which are only in version 0.3.0 of the contract.
+/// Creates an engine for applications, with fuel, epochs, and exceptions, which composed providers use to unwind. With
+/// `is_concurrent`, components can have asynchronous functions, which only version 0.3.0 of the contract contains.
 pub(crate) fn wasmtime_engine(is_concurrent: bool) -> wasmtime::Result<Engine> {
     let mut config = Config::new();
     config
         .wasm_component_model(true)
         .wasm_multi_memory(true)
         .wasm_exceptions(true)
-        // Costs time in each call, and compiled code for one setting cannot be used with the other.
+        // Concurrency support slows down every call, and code compiled with it does not run without it, or vice versa.
         .concurrency_support(is_concurrent)
         .consume_fuel(true)
         .epoch_interruption(true)
         .max_wasm_stack(WASM_STACK_BYTES)
         .async_stack_size(FIBER_STACK_BYTES)
-        // Only dense data is compiled to memory images. Otherwise, two distant bytes would add megabytes to the
-        // compiled component.
+        // Build memory images only from dense data. Otherwise, two distant bytes would add megabytes to the compiled
+        // component.
         .memory_guaranteed_dense_image_size(0)
         // Backtraces of an untrusted component do not help its user. Trap messages are still reported.
         .wasm_backtrace_max_frames(None);

@@ -54,7 +54,7 @@ pub enum Output {
     Discard,
     /// This process's stream of the same name, unbuffered and unmodified.
     Inherit,
-    /// Writes to this process's standard error, even if set for the application's standard output.
+    /// Writes to this process's standard error, even for the application's standard output.
     InheritStderr,
     /// Collects the output in memory.
     Buffer(OutputBuffer),
@@ -103,7 +103,7 @@ pub struct AppLimits {
     /// bounds them. The component traps when the fuel is exhausted. Default: 10^11, a few minutes of computation.
     pub fuel: u64,
     /// Maximum total size in bytes of all linear memories, all tables (eight bytes per element), and the host's
-    /// instance data. The instance data contains globals, segments and function references, and has at least a few
+    /// instance data. The instance data contains globals, segments and function references, and takes at least a few
     /// kilobytes.
     ///
     /// `memory.grow` beyond the limit returns -1, as WebAssembly specifies; most programs then trap. A component whose
@@ -118,14 +118,15 @@ pub struct AppLimits {
     /// Maximum number of core module instances in the component. Default: 1,000. The maximum number of memories is a
     /// tenth of this limit, because each memory reserves 4 GiB of address space.
     pub instances: usize,
-    /// Maximum number of open handles over all component instances: of resources, asynchronous calls, tasks, streams
-    /// and futures. Exceeding the limit traps. Default: 50,000. The sandbox has a smaller quota for its own resources.
+    /// Maximum number of open handles in all component instances together: resources, asynchronous calls, tasks,
+    /// streams and futures. Exceeding the limit traps. Default: 50,000. The sandbox has a smaller quota for its own
+    /// resources.
     pub handles: usize,
     /// Maximum number of open WASI resources: files, directories, streams, sockets and timers. Exceeding the limit
     /// traps. Default: 512, so that an application cannot use up this process's file descriptors.
     pub wasi_handles: usize,
-    /// Maximum number of bytes that one call can pass to the host, or one export can return, measured in the host.
-    /// Exceeding the limit traps. Default: 32 MiB.
+    /// Maximum size in bytes of the values that one call can pass to the host, or one export can return, in their host
+    /// representation. Exceeding the limit traps. Default: 32 MiB.
     pub lift_bytes: usize,
 }
 
@@ -146,7 +147,7 @@ impl Default for AppLimits {
 
 impl AppLimits {
     /// Returns limits for one tool call: 10^10 units of fuel, 256 MiB of memory, ten seconds, and 4 MiB for the result.
-    /// Every other limit has its default. The deadline of the calling script applies as well.
+    /// All other limits have their defaults. The deadline of the calling script also applies.
     #[must_use]
     pub fn for_tools() -> Self {
         Self {

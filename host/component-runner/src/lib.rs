@@ -54,8 +54,8 @@
 //! | 900 instances whose arguments have types with 2^17 parts | 51 KB | 22 s | 140 MB |
 //! | 200,000 globals that reference a function | 1 MB | none: Cranelift panics | |
 //!
-//! No property of such a file predicts its cost. Compile untrusted components in a child process with memory and time
-//! limits: see [`Compiler`]. A compiled component is at most 1 GiB long.
+//! The size of a file, and the numbers of its items, do not predict this cost. Compile untrusted components in a child
+//! process with memory and time limits: see [`Compiler`]. A compiled component is at most 1 GiB long.
 //!
 //! # Not protected
 //!

@@ -1,4 +1,4 @@
-//! Outcomes of runs, and errors from the host and its caller. Only this module classifies Wasmtime errors.
+//! Outcomes and errors of runs. Only this module classifies Wasmtime errors.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -30,7 +30,7 @@ pub struct AppReport {
     pub duration: Duration,
     /// The sandbox's usage of its quotas when the run ended.
     pub sandbox: Usage,
-    /// `true` if the thread was left behind because a write to this process's own output did not return. If it was,
+    /// `true` if the thread was left behind because a write to this process's own output did not return. In that case,
     /// fuel, memory and sandbox usage are unknown and reported as 0. Other writers to that output may block as well.
     pub is_left_behind: bool,
 }
@@ -198,7 +198,7 @@ pub enum LoadError {
     /// Compiling the component would cost far more than its size suggests, or the component instantiates an imported
     /// module or component.
     ///
-    /// Limits: 1,000 modules and components, about as many nested component types, 10,000 instances, and 4,000,000
+    /// Limits: 1,000 modules and components, about 1,000 nested component types, 10,000 instances, and 4,000,000
     /// initial table elements. All instances together can have 20,000 canonical ABI functions and 250,000 items.
     #[error("`{name}` is rejected before compilation: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Excess {

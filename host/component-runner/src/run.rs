@@ -48,7 +48,7 @@ pub(crate) struct Call {
     pub(crate) result_count: usize,
 }
 
-/// A call with the instance, state and limits to run it with.
+/// A call with its instance, store state and limits.
 pub(crate) struct Job<S: Send + 'static> {
     pub(crate) instance: InstancePre<StoreState<S>>,
     /// The host memory of the instance in bytes, without linear memories and table elements.
@@ -82,7 +82,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<CallReport<S>, RunEr
     let Job { limits, cancel, scripts, .. } = &job;
     let (limits, cancel, scripts) = (limits.clone(), cancel.clone(), scripts.clone());
     let deadline = begin.checked_add(Duration::from_millis(limits.timeout_ms));
-    // A timeout that overflows `Instant` never expires in practice.
+    // A timeout that overflows `Instant` would never expire in practice.
     let deadline = [deadline, job.deadline].into_iter().flatten().min();
     let deadline = deadline.unwrap_or_else(|| begin + Duration::from_secs(u64::from(u32::MAX)));
     let grace = GRACE + scripts.as_ref().map_or(Duration::ZERO, |(_, reserve)| *reserve);
@@ -101,7 +101,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<CallReport<S>, RunEr
         .name("glovebox-component-runner".into())
         .spawn(move || {
             carry_out(&runtime, job, begin, running, &epochs);
-            // Does not wait for background reads and writes to finish.
+            // Do not wait for background reads and writes to finish.
             runtime.shutdown_background();
         })
         .map_err(RunError::Thread)?;
@@ -118,7 +118,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<CallReport<S>, RunEr
             let result = Err(stopped(why, &limits, duration));
             Ok(CallReport { result, fuel_consumed: 0, memory_bytes: 0, duration, sandbox: None })
         }
-        // A panic in the host is not an outcome of the application.
+        // Resume a panic in the caller: it is a fault of the host, not an outcome of the application.
         MonitorOutcome::Lost => match thread.join() {
             Err(panic) => resume_unwind(panic),
             Ok(()) => Err(RunError::Thread(io::Error::other("the thread ended without a result"))),
@@ -126,12 +126,12 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<CallReport<S>, RunEr
     }
 }
 
-/// The host memory of the instances would exceed the memory limit.
+/// The error for instances whose host memory would exceed the memory limit.
 #[derive(Debug, thiserror::Error)]
 #[error("the component's instances exceed its memory limit")]
 struct InstanceMemoryError;
 
-/// The run was stopped while it waited.
+/// The error for a run that was stopped while it waited.
 #[derive(Debug, thiserror::Error)]
 #[error("the component was stopped")]
 struct StoppedError;
@@ -176,7 +176,7 @@ fn carry_out<S: Send + 'static>(
     let duration = begin.elapsed();
     running.report(CallReport {
         result: match stop {
-            // A stop decides the outcome, whatever the call returned.
+            // If the run was stopped, its result is ignored.
             Some(why) => Err(stopped(why, &limits, duration)),
             None => result.map_err(|error| classify(&error, &limits, limiter.refused_bytes())),
         },
@@ -201,7 +201,7 @@ async fn enter<S: Send + 'static>(
     Ok(results)
 }
 
-/// Maximum length of a displayed signature in bytes. Types in a small component can take megabytes to spell out.
+/// Maximum length of a displayed signature in bytes. The text of the types in a small component can take megabytes.
 const SIGNATURE_BYTES: usize = 400;
 
 /// A function that a component exports.
@@ -320,7 +320,8 @@ fn signature(text: &mut TruncatedText, name: &str, ty: &ComponentFunc) -> fmt::R
 
 fn type_text(text: &mut TruncatedText, ty: &Type) -> fmt::Result {
     let mut left = TYPES_MAX;
-    // Each type takes at least a byte, so unvisited types lie beyond the maximum length.
+    // Each type takes at least one byte of text. If `left` is 0, the text is therefore truncated before the unvisited
+    // types.
     if has_text(ty, &mut left) || left == 0 {
         write!(text, "{}", DisplayType(ty))
     } else {
@@ -329,7 +330,7 @@ fn type_text(text: &mut TruncatedText, ty: &Type) -> fmt::Result {
 }
 
 /// Maximum number of types in the parameters and result of a function that can be called in WAVE. A small file can
-/// describe types that consist of millions of others.
+/// describe a type that expands to millions of types.
 const TYPES_MAX: u32 = 1_000;
 
 /// Returns `true` if values of a type have a textual form. Visits at most `left` types.

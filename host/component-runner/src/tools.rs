@@ -18,7 +18,8 @@ const INTERFACE: &str = "glovebox:sandbox/tools@0.2.";
 /// Maximum number of tools in a component, as documented in `wit/tools.wit`.
 const MAX_TOOLS: usize = 1_024;
 
-/// Maximum total size of a component's schemas as parsed values, in bytes. The tools of a caller have the same limit.
+/// Maximum total size of a component's schemas as parsed values, in bytes. The same limit applies to tools that a
+/// caller defines.
 const MAX_SCHEMAS_WEIGHT: u64 = 32 << 20;
 
 /// A component of the `tool-provider` world. Scripts can call the tools that it exports.

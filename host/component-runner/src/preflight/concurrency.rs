@@ -1,12 +1,12 @@
-//! Recognizes components of the asynchronous component model, which need an engine with support for concurrency.
+//! Detects components that use the asynchronous component model, which need an engine with support for concurrency.
 
 use wasmparser::{CanonicalFunction, CanonicalOption, Parser, Payload};
 
-/// Returns `true` if a component, or a component nested in it, uses asynchronous calls, or an interface of version 0.3.
+/// Returns `true` if a component, or a component nested in it, uses asynchronous calls or an interface of version 0.3.
 ///
 /// Does not read types, because reading nested types is recursive. A component with asynchronous function types but
-/// only synchronous calls is therefore not recognized, unless one of its interfaces has version 0.3. Malformed input
-/// ends the search: Wasmtime rejects it as well.
+/// only synchronous calls is therefore not detected, unless one of its interfaces has version 0.3. Malformed input ends
+/// the search, because Wasmtime rejects it later.
 pub(crate) fn is_concurrent(component: &[u8]) -> bool {
     Parser::new(0).parse_all(component).map_while(Result::ok).any(|payload| match payload {
         Payload::ComponentImportSection(imports) => {

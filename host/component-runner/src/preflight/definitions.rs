@@ -7,8 +7,8 @@ use wasmparser::{
 
 use super::{MAX_ITEMS, Module, Refusal};
 
-/// The possible first bytes of a resource type in a type section. Other data can contain these bytes, so a count of
-/// them can be too high.
+/// The possible first bytes of a resource type in a type section. Other data can contain these bytes too, so counting
+/// them gives an upper bound.
 const RESOURCE: [u8; 2] = [0x3e, 0x3f];
 
 /// All modules and all components, ordered by their start offsets. The first component is the outermost one.
@@ -31,7 +31,7 @@ pub(super) struct Component<'a> {
 pub(super) struct Capture {
     /// Always `Module` or `Component`.
     pub(super) kind: ComponentExternalKind,
-    /// The number of levels up. In [`Component::captures`], they are counted from the parent of the capturing
+    /// The number of levels up. In [`Component::captures`], levels are counted from the parent of the capturing
     /// component. In [`InstantiationStep::AliasOuter`], they are counted from the aliasing component itself.
     pub(super) up: u32,
     pub(super) index: u32,
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
                 });
                 Ok(())
             }
-            // The header of the nested module or component follows.
+            // The header of the nested module or component follows, so its index is the current length of the list.
             Payload::ModuleSection { .. } => self.step(InstantiationStep::Module(self.definitions.modules.len()), 1),
             Payload::ComponentSection { .. } => {
                 self.step(InstantiationStep::Component(self.definitions.components.len()), 1)

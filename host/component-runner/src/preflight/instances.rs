@@ -1,6 +1,6 @@
 //! Simulates a component's instantiation as Wasmtime performs it during compilation, but only counts items.
 //!
-//! The simulation tracks arguments and captured items exactly as Wasmtime does, so it estimates nothing. It does not
+//! The simulation tracks arguments and captured items exactly as Wasmtime does, so the counts are exact. It does not
 //! validate the component: an inconsistency ends the count, and the component is rejected.
 
 use std::{collections::HashMap, rc::Rc};

@@ -19,8 +19,8 @@ pub(crate) use concurrency::is_concurrent;
 use definitions::Definitions;
 use wasmparser::{BinaryReader, BinaryReaderError, ElementItems, ElementKind, Imports, Payload, TypeRef};
 
-/// Checks a component. Returns the host memory per instance in bytes, without linear memories and table elements. The
-/// result is never less than Wasmtime allocates.
+/// Checks a component. Returns an upper bound on the host memory per instance in bytes, without linear memories and
+/// table elements.
 pub(crate) fn check(component: &[u8]) -> Result<u64, Refusal> {
     check_headers(component)?;
     let definitions = Definitions::read(component)?;
@@ -31,8 +31,8 @@ pub(crate) fn check(component: &[u8]) -> Result<u64, Refusal> {
     instances::count(&definitions)
 }
 
-/// Maximum number of core modules and components in a component, at any depth. Programs in several languages, including
-/// the modules that their toolchains add, have 5 to 16.
+/// Maximum number of core modules and components in a component, at any depth. Programs in several languages have 5 to
+/// 16, including the modules that their toolchains add.
 const MAX_PARTS: usize = 1_000;
 
 /// Maximum number of nested component and instance types in one section. Real types nest two levels deep; the
@@ -132,8 +132,8 @@ fn check_headers(component: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Returns the next section, its contents, and the remaining bytes. For a nested component, the remaining bytes begin
-/// with its first section.
+/// Returns the ID of the next section, its contents, and the remaining bytes. For a nested component, the remaining
+/// bytes begin with its first section.
 fn next(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let mut reader = BinaryReader::new(bytes, 0);
     let (section, len) = (reader.read_u8().ok()?, reader.read_var_u32().ok()?);
@@ -143,8 +143,8 @@ fn next(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((section, content, after))
 }
 
-/// The host memory per module item in bytes on 64-bit machines: types of `wasmtime`, and of `wasmtime-environ`
-/// (`vmtypes.rs`, `vmoffsets.rs`).
+/// Host memory per module item in bytes, on 64-bit machines. The comments name the corresponding types of `wasmtime`,
+/// and of `wasmtime-environ` (`vmtypes.rs`, `vmoffsets.rs`).
 mod size {
     /// `Instance` with the fixed part of `VMContext`, its entry in the store, and the allocator's overhead.
     pub(super) const INSTANCE: u64 = 1_024;
@@ -181,12 +181,13 @@ const REF_FUNC: u8 = 0xd2;
 #[derive(Debug, Default)]
 struct Module {
     imports: u64,
-    /// Initial table elements that Wasmtime could initialize at compile time. A few bytes can request a million.
+    /// Initial table elements that Wasmtime could initialize at compile time. A few bytes can declare a million
+    /// elements.
     table_elements: u64,
     /// The host memory per instance in bytes, without function references.
     bytes: u64,
     functions: u64,
-    /// The number of function references. Each reference to the same function is counted.
+    /// The number of function references. Several references to one function are counted separately.
     referred: u64,
 }
 

@@ -58,7 +58,7 @@ fn repeated_instantiation_is_counted_each_time() {
 fn passed_modules_count_where_instantiated() {
     let module = "(core module $m)";
     let twice = "(instance (instantiate $x)) (instance (instantiate $x))";
-    // The component is passed as an argument.
+    // A component that is passed as an argument.
     let leaf = "(component $leaf (core module $m) (core instance (instantiate $m)))";
     let by_argument = |levels: u64| {
         // Each level imports a component and exports a component that instantiates the import twice.
@@ -82,7 +82,7 @@ fn passed_modules_count_where_instantiated() {
     for levels in [13, 40] {
         assert_eq!(checked(&by_argument(levels)), Err(Refusal::Instances), "{levels}");
     }
-    // The component is exported from a nested instance, under another name.
+    // A component that a nested instance exports under another name.
     let exported = |count: u64| {
         let instances = repeat(count, |_| "(instance (instantiate $x))".into());
         format!(
@@ -93,7 +93,7 @@ fn passed_modules_count_where_instantiated() {
     };
     assert!(checked(&exported((MAX_INSTANCES - 2) / 2)).is_ok());
     assert_eq!(checked(&exported((MAX_INSTANCES - 2) / 2 + 1)), Err(Refusal::Instances));
-    // The module is captured from two levels up.
+    // A module that is captured from two levels up.
     let outer = format!(
         "{module} (component $c (component $d (alias outer 2 $m (core module $x)) {})
          (instance (instantiate $d)) (instance (instantiate $d))) (instance (instantiate $c))",
@@ -146,7 +146,7 @@ fn copies_are_counted_each_time() {
     for levels in [20, 40, 900] {
         assert_eq!(checked(&bundles(levels)), Err(Refusal::Items), "{levels}");
     }
-    // Each component captures the previous two, and with them all that those components captured.
+    // Each component captures the previous two, including everything that they captured.
     let closures = |count: u64| {
         let closure = |n: u64| {
             format!("(component $c{} (alias outer 1 $c{n} (component)) (alias outer 1 $c{} (component)))", n + 2, n + 1)
@@ -232,7 +232,7 @@ fn inconsistent_components_are_rejected() {
         malformed += u32::from(check(&whole[..at]).is_err());
     }
     assert!(malformed > 100, "{malformed}");
-    // A component that receives itself as an argument, which no valid type allows.
+    // No valid type allows a component that receives itself as an argument.
     let endless = wat::parse_str(
         "(component (component $c (import \"x\" (component $x)) (instance (instantiate $x (with \"x\" (component $x)))))
            (instance (instantiate $c (with \"x\" (component $c)))))",
@@ -379,7 +379,7 @@ fn types_within_types_are_counted_under_at_and_over_the_limit() {
             let text = [[0x01].as_slice(), &[kind, 0x01, 0x01].repeat(levels), &[kind, 0x00]].concat();
             component(&[section(COMPONENT, &component(&[section(TYPE, &text)]))])
         };
-        // The count is one too high: the number of types precedes the first type, and this byte looks like a
+        // The count is one too high, because the number of types precedes the first type and its byte looks like a
         // declaration.
         assert_eq!(check_headers(&types(MAX_TYPES - 2)), Ok(()));
         assert_eq!(check_headers(&types(MAX_TYPES - 1)), Ok(()));

@@ -62,7 +62,8 @@ fn directory(config: &mut AppConfig, host: &std::path::Path, is_read_only: bool)
     config.directories = vec![Directory { host: host.into(), guest: "/d".into(), is_read_only }];
 }
 
-/// Creates a file `secret` and a directory with a file `a` and links, most of which point outside the directory.
+/// Creates a file `secret`, and beside it a directory with a file `a` and links, most of which point outside the
+/// directory.
 fn files() -> (tempfile::TempDir, std::path::PathBuf) {
     let outer = tempfile::tempdir().unwrap();
     let inner = outer.path().join("inner");
@@ -149,7 +150,7 @@ fn application_chooses_its_exit_code() {
     assert_eq!(call("exit(err)", &AppConfig::default()).outcome, AppOutcome::Exited { code: 1 });
 }
 
-/// Longer than any test takes.
+/// A timeout that no test reaches.
 const LONG: Duration = Duration::from_secs(300);
 
 fn run(script: &str, host: &SandboxHost, config: &AppConfig) -> AppReport {

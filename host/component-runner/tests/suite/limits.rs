@@ -19,7 +19,7 @@ fn fuel_limit_is_exact() {
     let run = |fuel| call("burn(1000)", &config(|config| config.limits.fuel = fuel));
     let used = run(1_000_000).fuel_consumed;
     assert!((3_000..20_000).contains(&used), "{used}");
-    // Wasmtime checks fuel at function entries and loops, so the code after the last check needs no fuel.
+    // Wasmtime checks fuel at function entries and loop headers, so code after the last check can run without fuel.
     let needed = (used - 20..=used).find(|&fuel| run(fuel).outcome == AppOutcome::Returned).unwrap();
     assert!(needed > used - 20, "{needed} of {used}");
     for fuel in [needed, needed + 1, used, used + 1] {
@@ -177,7 +177,7 @@ fn endless_zeroes_are_rejected() {
     }
 }
 
-/// Longer than any test takes.
+/// A timeout that no test reaches.
 const LONG: Duration = Duration::from_secs(300);
 
 #[test]

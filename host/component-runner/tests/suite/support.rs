@@ -56,7 +56,7 @@ pub(crate) fn prepared() -> Engine {
     config.default_runtimes = vec!["python-3.12".into()];
     let engine = ENGINE.get_or_init(|| {
         let engine = Engine::new(config).unwrap();
-        // Prepares the interpreter now, so that applications with a short deadline do not have to.
+        // Prepare the interpreter now, so that the time does not count towards the short deadlines of applications.
         Sandbox::builder(&engine).build().unwrap();
         engine
     });
