@@ -183,7 +183,7 @@ fn ignored_signal_stays_ignored() {
         (child, out)
     };
     for signal in [Signal::HUP, Signal::INT] {
-        // Ignores the signals, like `nohup` and the shell's `&`.
+        // The shell ignores the signals, like `nohup` and `&`.
         let (mut child, out) = run("trap '' HUP INT;");
         kill_process(Pid::from_child(&child), signal).unwrap();
         child.stdin.take().unwrap().write_all(b"went on\n").unwrap();
@@ -427,7 +427,7 @@ echo x > blinker-1.9.0-py3-none-any.whl"#;
     let (code, _, stderr) = packages(&["add", "FLASK"]);
     assert_eq!(code, Some(125), "{stderr}");
     assert!(stderr.contains("`blinker-1.9.0-py3-none-any.whl` with sha256"), "{stderr}");
-    // The first requirement failed, so nothing else was downloaded.
+    // The first requirement could not be added, so the other requirements were not downloaded.
     assert_eq!(fs::read_to_string(&log).unwrap().lines().collect::<BTreeSet<_>>(), ["blinker==1.9.0"].into());
     let (_, listed, _) = packages(&["list"]);
     assert!(!listed.contains("blinker"), "{listed}");

@@ -54,8 +54,8 @@ fn wit() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")
 }
 
-/// Creates a directory with `agent.wasm`, a command that writes `up` and executes a Python script, and `tools.wat`, its
-/// tools.
+/// Creates a directory with `agent.wasm`, a command that writes `up` and executes a Python script, and `tools.wat`,
+/// which implements tools for the script.
 fn agent(script: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let mut resolve = Resolve::default();

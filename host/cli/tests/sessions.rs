@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use support::{interrupt, prepare, text, up, wait};
 
-/// The result of `terminal.py`.
+/// The JSON output of `terminal.py`.
 #[derive(serde::Deserialize)]
 struct AtTerminal {
     output: String,

@@ -111,8 +111,8 @@ fn check(transcript: &Path) -> String {
     differences
 }
 
-/// Prepares the interpreters, because with an empty cache the first run reports its progress on standard error.
-/// Transcripts show later runs.
+/// Prepares the interpreters. If the cache is empty, the first run reports its progress on standard error, which
+/// transcripts do not contain.
 fn prepare() {
     for arguments in [&["runtimes", "prepare"][..], &["runtimes", "prepare", "typescript"]] {
         let prepared = Command::new(env!("CARGO_BIN_EXE_glovebox")).args(arguments).output().unwrap();

@@ -28,7 +28,7 @@ pub(super) fn cache_with_binaries() -> tempfile::TempDir {
 fn pruning_keeps_cache_entries_in_use() {
     let cache = cache_with_binaries();
     let dir = cache.path().to_str().unwrap();
-    // Adds the runtime's code and an image of the runtime.
+    // Add the runtime's code, and an image of the runtime.
     json(&["runtimes", "prepare", "javascript", "--json", "--cache-dir", dir]);
     let images = |flags: &[&str]| {
         let (shown, _) = json(&[&["runtimes", "cache", "--json", "--cache-dir", dir][..], flags].concat());
@@ -91,7 +91,7 @@ fn cache_writable_by_others_is_rejected_and_diagnosed() {
 
 #[test]
 fn an_unprepared_interpreter_gives_the_same_output() {
-    // The default JavaScript binary is a reactor, which has no command to run.
+    // The default JavaScript binary is a reactor, which cannot run as a command.
     let (value, code) =
         json(&["run", "--json", "--no-prepare", "--runtime", "javascript-0.11", "-e", "console.log(40 + 2)"]);
     assert_eq!(code, Some(0), "{value}");

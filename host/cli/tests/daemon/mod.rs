@@ -39,7 +39,7 @@ fn ask(what: &str, socket: &Path) -> (String, Option<i32>) {
 #[test]
 fn daemon_starts_reports_its_status_and_stops() {
     let home = tempfile::tempdir().unwrap();
-    // Uses the default socket.
+    // Without a flag, the command uses the default socket.
     let status = prepared(&["daemon", "status"]).env("HOME", home.path()).output().unwrap();
     let default = home.path().join(".rlm").join("daemon.sock");
     assert!(text(&status.stderr).contains(default.to_str().unwrap()), "{}", text(&status.stderr));

@@ -97,7 +97,7 @@ fn files_over_a_limit_take_bounded_memory() {
     for file in [&*large, "/dev/zero"] {
         refused(&["image", "import", file], "is not an image, or is damaged");
     }
-    // Parsed, the first policy would occupy 300 MB. The second has the maximum length, in one line.
+    // After parsing, the first policy would occupy 300 MB. The second policy has the maximum length, in a single line.
     let policies = [
         (images.file("long.toml", &format!("args = [{}]", "\"\",".repeat(1_300_000))), "is longer than 524288 bytes"),
         (images.file("line.toml", &"x".repeat(512 << 10)), "TOML parse error at line 1"),
@@ -185,7 +185,7 @@ fn damaged_image_code_has_a_remedy_that_works() {
         let mut bytes = fs::read(&path).unwrap();
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
-        // Replaces the file as another program could, because the file itself is read-only.
+        // Replace the file as another program could, because the file itself is read-only.
         fs::remove_file(&path).unwrap();
         fs::write(&path, bytes).unwrap();
         assert_eq!(run(&script).0, Some(125), "{kind}");

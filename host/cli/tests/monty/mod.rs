@@ -1,4 +1,5 @@
-//! `glovebox monty-worker`: frames over its standard streams. `bindings/python/integrations` tests it with Monty's client.
+//! Tests `glovebox monty-worker`: frames over its standard streams. `bindings/python/integrations` tests it with
+//! Monty's client.
 
 use std::{io::Write, process::Stdio};
 
@@ -32,7 +33,7 @@ fn frame(message: &[u8]) -> Vec<u8> {
 fn events(input: &[u8]) -> (Vec<Vec<u8>>, Option<i32>) {
     // The arguments that Monty's client passes.
     let mut child = prepared(&["subprocess"]).stdin(Stdio::piped()).spawn().unwrap();
-    // The worker might end before it has read everything.
+    // The worker may exit before it has read all requests.
     let _ = child.stdin.take().unwrap().write_all(input);
     let output = child.wait_with_output().unwrap();
     let (mut rest, mut events) = (&output.stdout[..], Vec::new());
@@ -73,7 +74,7 @@ fn monty_snippets_print_and_return_values() {
     assert_ne!(code, Some(0));
 }
 
-/// The snippet ends the interpreter after its result, and with it the session.
+/// The snippet reports its result and then exits the interpreter, which ends the session.
 #[test]
 fn monty_result_of_a_lost_session_is_an_error() {
     let snippet = b"m = __import__('_monty')\nt = m.turn\ndef f(**k):\n t(**k)\n __import__('os')._exit(0)\nm.turn = f";
@@ -86,7 +87,7 @@ fn monty_result_of_a_lost_session_is_an_error() {
 
 #[test]
 fn monty_output_is_complete_text() {
-    // Two characters in two parts each, of which the second stays incomplete. An empty write follows the first part.
+    // Two characters in two parts each. The second character stays incomplete. An empty write follows the first part.
     let snippet = b"import os\nfor b in b'\\xc3', b'', b'\\xa9', b'\\xe2\\x82': os.write(1, b)";
     let requests = [field(CONFIGURE, VERSION_6), field(FEED, &field(1, snippet))];
     let (events, _) = events(&requests.iter().flat_map(|request| frame(request)).collect::<Vec<u8>>());
@@ -113,7 +114,7 @@ fn monty_workers_end_at_invalid_requests() {
         assert_eq!((events.len(), kinds(&events).last()), (count, Some(&FATAL_ERROR)), "{input:?}: {events:?}");
         assert_ne!(code, Some(0), "{input:?}");
     }
-    // The input ends, or the client ends the worker.
+    // The worker exits at the end of its input, and when the client requests a shutdown.
     for end in [vec![], frame(&field(SHUTDOWN, &[]))] {
         assert_eq!(events(&[configured.clone(), end].concat()).1, Some(0));
     }

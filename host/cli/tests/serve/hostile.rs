@@ -37,7 +37,7 @@ fn check_growth(server: &Server, before: u64, attack: &str) {
     assert!(grown < MAX_GROWTH_KIB, "{attack}: the server grew by {grown} KiB");
 }
 
-/// Requests of clients that do not read the answers.
+/// Requests from clients that do not read the answers.
 struct Attack {
     name: &'static str,
     method: &'static str,
@@ -53,7 +53,7 @@ struct Attack {
 }
 
 impl Attack {
-    /// Sends a body. All answers together are so long that they exceed the limit.
+    /// Creates an attack that sends a body. Each answer is so long that all answers together exceed the limit.
     fn post(name: &'static str, path: impl Into<String>, body: &Value, count: usize) -> Self {
         Self { method: "POST", body: body.to_string(), ..Self::get(name, path, count) }
     }
@@ -139,7 +139,7 @@ fn unread_answers_take_bounded_memory() {
         lists,
         streams,
     ];
-    // An error that quoted its request completely would have at least 6 MiB.
+    // An error that quoted its whole request would be at least 6 MiB long.
     for letter in ["x", "\u{202e}", "\\u0001"] {
         let mut errors = Attack::post("errors", "/v1/execute", &json!({}), 24);
         errors.body = format!("{{\"{}\": 1}}", letter.repeat((6 << 20) / letter.len()));

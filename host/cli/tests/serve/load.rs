@@ -17,7 +17,7 @@ fn is_full() -> bool {
     env::var_os("GLOVEBOX_TESTS").is_some_and(|set| set == "full")
 }
 
-/// Without the setting, glibc retains the memory of large requests.
+/// By default, glibc retains the memory of large requests.
 #[test]
 #[cfg(target_env = "gnu")]
 fn server_returns_freed_memory_to_the_system() {

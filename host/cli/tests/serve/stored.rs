@@ -1,4 +1,5 @@
-//! Tests that suspended executions in the store survive the server, and continue at most once whenever it is killed.
+//! Tests that suspended executions in the store survive the server, and continue at most once, no matter when it is
+//! killed.
 
 use std::{
     collections::HashMap,

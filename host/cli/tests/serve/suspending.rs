@@ -70,7 +70,7 @@ fn suspended_executions_survive_workers_and_server() {
         server.metric("glovebox_worker_restarts_total") == 2 && server.metric("glovebox_workers") == 2
     });
 
-    // Without workers, and on a new server with workers: each can resume executions that the others have suspended.
+    // A server without workers and a new server with workers can each resume executions that the other has suspended.
     let mut outputs = Vec::new();
     let mut dir = server.kill();
     for flags in [in_process, workers] {

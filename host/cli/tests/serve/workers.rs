@@ -322,7 +322,7 @@ fn sessions_of_workers_are_in_an_object_store() {
     assert_eq!(server.get("/v1/sessions/b").problem(), (404, "not-found".into()));
 }
 
-/// The workers' writes count together, even if they happen at the same time.
+/// The writes of all workers count towards one limit, even if they happen at the same time.
 #[test]
 fn stored_bytes_of_a_token_are_limited_in_all_workers_together() {
     stored_bytes_are_limited(tempfile::tempdir().unwrap(), &[]);

@@ -15,16 +15,16 @@ use signal_hook::{
     flag,
 };
 
-/// The timeout for a child process. In an empty cache, the first process downloads and compiles interpreters.
+/// The timeout for a child process. If the cache is empty, the first process downloads and compiles interpreters.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Prepares the interpreters, because with an empty cache the first run reports its progress on standard error. The
-/// tests examine later runs.
+/// Prepares the interpreters. If the cache is empty, the first run reports its progress on standard error, which the
+/// tests do not expect.
 pub(crate) fn prepare() {
     static PREPARE: Once = Once::new();
     PREPARE.call_once(|| {
-        // If the tests run in the background, they may have been started with ignored signals. The command would ignore
-        // these signals, too. For signals that the tests handle, the command starts with the default action.
+        // If the tests run in the background, they may have been started with ignored signals, which the command would
+        // ignore too. For signals that the tests handle, the command starts with the default action.
         for signal in [SIGHUP, SIGINT] {
             flag::register_conditional_default(signal, Arc::new(AtomicBool::new(true))).unwrap();
         }

@@ -16,13 +16,13 @@ use crate::support::{TEST_TIMEOUT, text};
 
 const FILE: &str = "script.suspended";
 
-/// The number of waits of the script.
+/// The number of times that the script waits.
 const WAITS: usize = 4;
 
 /// A script that has an effect before each wait.
 const CODE: &str = "for n in range(4):\n    getattr(tools, f'c{n}')()\n    print(tools.ok(n=n))";
 
-/// Returns the waiting call and the number of its wait, or `None` if the script has ended.
+/// Returns the waiting call and the number of waits before it, or `None` if the script has ended.
 fn stored(dir: &Path) -> Option<(u64, usize)> {
     if !dir.join(FILE).exists() {
         return None;

@@ -115,7 +115,7 @@ fn interruption_while_the_file_is_written_loses_nothing() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something was left behind");
 }
 
-/// The file stays, so that a person can decide whether to repeat the calls since.
+/// The file is kept, so that a person can decide whether to repeat the calls that the script made after it continued.
 #[test]
 fn interrupted_script_can_be_resumed_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -177,7 +177,7 @@ fn later_state_replaces_the_file() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
 }
 
-/// A call that cannot be stored raises an exception, so that the script can still finish.
+/// If the record is full, a call that would wait raises an exception, so that the script can still finish.
 #[test]
 fn full_record_raises_an_exception() {
     let dir = tempfile::tempdir().unwrap();

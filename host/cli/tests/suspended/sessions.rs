@@ -77,7 +77,7 @@ fn script_continues_in_its_session() {
     assert_eq!(printed(dir.path(), "print(total, receipt)"), "22 17\n");
 }
 
-/// The file contains the state before the script, which would replace the changes.
+/// The file contains the session's state before the script. Resuming it would overwrite the changes.
 #[test]
 fn changed_session_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
@@ -128,14 +128,15 @@ fn session_must_match_the_suspended_script() {
     }
 }
 
-/// After each kill, the session has its state before the script. Once the file is written, it continues the script.
+/// After each kill, the session still has its state before the script. Once the file is complete, the script can be
+/// resumed from it.
 #[test]
 fn killed_run_changes_nothing_or_stores_the_script() {
     let dir = tempfile::tempdir().unwrap();
     printed(dir.path(), "total = 20");
     let run = ["run", "--tool", "pay=@ask", "-e", "total += 1; print(tools.pay()); total += 1"];
     let (mut delay, mut kills) = (Duration::ZERO, 0);
-    // An empty file is a test of whether the file can be created.
+    // An empty file only shows that a process was checking whether it can create the file.
     while fs::metadata(dir.path().join(FILE)).map_or(0, |metadata| metadata.len()) == 0 {
         let mut child = inside(dir.path(), &[&run[..], &SESSION].concat()).spawn().unwrap();
         thread::sleep(delay);
@@ -151,7 +152,7 @@ fn killed_run_changes_nothing_or_stores_the_script() {
     assert_eq!(temporary_files(dir.path()), 0, "something was left behind");
 }
 
-/// After each kill, the script can continue, or its changes are in the session, once.
+/// After each kill, either the script can continue, or the session contains its changes exactly once.
 #[test]
 fn killed_script_ends_once_in_its_session() {
     let dir = tempfile::tempdir().unwrap();
@@ -186,7 +187,7 @@ fn killed_script_ends_once_in_its_session() {
     assert_eq!(printed(dir.path(), "print(total)"), "22\n");
 }
 
-/// Ctrl-C while one call waits for a person and a program answers another call.
+/// Ctrl-C is pressed while one call waits for a person and a program answers another call.
 #[test]
 fn interrupted_wait_stores_nothing() {
     let dir = tempfile::tempdir().unwrap();

@@ -19,13 +19,13 @@ use super::{output, prepared, support::text};
 
 const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/types/tools.json");
 
-/// The end of the line with a script's mistake.
+/// The comment at the end of the line that contains a script's mistake.
 const MARK: &str = "# wrong";
 
 /// The share of the mistakes that the checker must find, in percent.
 const MIN_FOUND_PERCENT: usize = 95;
 
-/// A script of the table.
+/// A script in the table.
 struct SeededScript {
     kind: String,
     source: String,
