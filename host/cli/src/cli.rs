@@ -121,7 +121,7 @@ fn first_operand(command: &clap::Command, args: &[OsString]) -> Option<usize> {
             (Some(long), _) => !long.contains('=') && takes_value(&|option| option.get_long() == Some(long))?,
             (None, None | Some("")) => return Some(at - 1),
             (None, Some(shorts)) => {
-                // The letters after an option with a value are the value.
+                // In a group of short options, the letters after an option that takes a value are its value.
                 let mut shorts = shorts.chars();
                 loop {
                     let Some(short) = shorts.next() else { break false };
@@ -135,8 +135,8 @@ fn first_operand(command: &clap::Command, args: &[OsString]) -> Option<usize> {
     }
 }
 
-/// Escapes the words of the command line in an error, so that they cannot forge lines of output. Tips quote words within
-/// styled text, so an error about a word that must be escaped has no tips.
+/// Escapes the words of the command line in an error, so that they cannot forge lines of output. Tips contain words
+/// inside styled text, where they cannot be escaped. An error about a word that needs escaping therefore has no tips.
 fn with_escaped_words(mut error: clap::Error) -> clap::Error {
     let escaped = |text: &String| glovebox::escaped(text).to_string();
     let words = error.context().filter_map(|(kind, value)| match value {
@@ -152,8 +152,8 @@ fn with_escaped_words(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Returns `true` if a word in the position of a subcommand names a file: the file exists, or the word is `-` or
-/// contains a `/` or a `.`.
+/// Returns `true` if a word in the position of a subcommand is probably a file name: the file exists, or the word is
+/// `-` or contains a `/` or a `.`.
 fn looks_like_a_file(name: &OsStr) -> bool {
     name == STDIN || name.to_string_lossy().contains(['/', '.']) || Path::new(name).is_file()
 }
@@ -298,7 +298,7 @@ mod tests {
                 assert!(text.len() < 1_500, "{} bytes: {text:?}", text.len());
             }
         }
-        // Other kinds of errors quote only names that the command defines. A tip quotes an ordinary word unchanged.
+        // Errors of all other kinds quote only names that the command defines. A tip quotes an ordinary word unchanged.
         let message = |words: &str| with_escaped_words(read(words).unwrap_err()).to_string();
         assert!(message("run --zzz").contains("use '-- --zzz'"));
         assert!(message("run --fuel").contains("a value is required for '--fuel <N>'"));

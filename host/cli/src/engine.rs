@@ -63,7 +63,7 @@ impl Host {
         if global.no_packages {
             config.packages = Packages::None;
         }
-        // Without added packages or custom images, the directory does not exist and is not created.
+        // If there are no added packages or custom images, their directories do not exist and are not created.
         config.user_packages = user_packages_dir().ok().filter(|dir| dir.is_dir());
         config.custom_images = custom_images_dir().ok().filter(|dir| dir.is_dir());
         config.cache_dir.clone_from(&global.cache_dir);
@@ -71,7 +71,8 @@ impl Host {
         config.prepared.clone_from(&global.prepared);
         config.default_runtimes.clone_from(&global.default_runtime);
         config.network = Some(Arc::new(glovebox_network::Http));
-        // Applies even if this command uses no session or package: scripts must not access data of other commands.
+        // Protect this directory even if the command uses no session or package: scripts must not access data of other
+        // commands.
         config.private_dirs.extend(stored::state_dir().ok());
         if let Some(bytes) = global.cache_bytes {
             (config.cache.image_bytes, config.cache.component_bytes) = (bytes, bytes);
@@ -153,7 +154,7 @@ const WORTH_A_LINE: Duration = Duration::from_secs(1);
 /// The interval between frames of the spinner.
 const TICK: Duration = Duration::from_millis(120);
 
-/// A display that shows the progress of steps on standard error, and cancels them on Ctrl-C. It costs nothing until the
+/// A display that shows the progress of steps on standard error, and cancels them on Ctrl-C. It has no cost before the
 /// first step.
 #[derive(Debug, Default)]
 pub(crate) struct StepProgress(Mutex<Display>);
@@ -195,7 +196,7 @@ impl Progress for StepProgress {
                 bar.set_style(spinner_style());
                 bar.set_message(text);
             }
-            // Sending succeeds, because the receiver lives as long as this value.
+            // Sending cannot fail, because the receiver lives as long as this value.
             Display::Lines(lines) => drop(lines.send(text)),
         }
     }

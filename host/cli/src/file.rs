@@ -18,7 +18,8 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_explained(path, bytes, 0o600)
 }
 
-/// Fails if [`replace`] cannot write the file, because its directory is not writable. Leaves nothing behind.
+/// Fails if [`replace`] cannot write the file, for example because its directory is not writable. Leaves no file
+/// behind.
 pub(crate) fn check_replace(path: &Path) -> anyhow::Result<()> {
     put(path, b"", 0o600, |_, beside, _| fs::remove_file(beside)).map_err(|error| explained(path, error))
 }
@@ -28,7 +29,7 @@ pub(crate) fn create(path: &Path, bytes: &[u8]) -> Result<(), NotCreated> {
     put(path, bytes, 0o600, name_if_free).map_err(|error| NotCreated::new(path, error))
 }
 
-/// Fails if [`create`] cannot create the file, for example because its name is too long. Leaves nothing behind.
+/// Fails if [`create`] cannot create the file, for example because its name is too long. Leaves no file behind.
 pub(crate) fn check_create(path: &Path) -> Result<(), NotCreated> {
     let name_and_remove = |file: &File, from: &Path, to: &Path| {
         name_if_free(file, from, to)?;
@@ -42,7 +43,7 @@ pub(crate) fn check_create(path: &Path) -> Result<(), NotCreated> {
 pub(crate) fn remove_empty(path: &Path) {
     let Ok(file) = open_regular(path) else { return };
     if file.try_lock().is_ok() && file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
-        // If this fails, so does creating the file.
+        // If the removal fails, creating the file fails too.
         let _ = remove_if_at(&file, path);
     }
 }
@@ -51,8 +52,8 @@ pub(crate) fn remove_empty(path: &Path) {
 fn name_if_free(file: &File, from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Ok(()) => {
-            // Since the file has two names, another process may have removed this one, and created its own file. If this
-            // fails, the next write removes the name.
+            // While the file has two names, another process can remove the temporary name and create its own file
+            // there. If the removal of the name fails, the next write removes it.
             let _ = remove_if_at(file, from);
             Ok(())
         }
@@ -104,20 +105,21 @@ fn explained(path: &Path, error: io::Error) -> anyhow::Error {
         .into()
 }
 
-/// Writes a temporary file in the same directory, and renames it with `name`. The arguments of `name` are the file, its
-/// path and `path`.
+/// Writes a temporary file in the same directory, and renames it by calling `name` with the file, its current path, and
+/// `path`.
 fn put(path: &Path, bytes: &[u8], mode: u32, name: impl Fn(&File, &Path, &Path) -> io::Result<()>) -> io::Result<()> {
     let put_once = || {
         let (beside, mut file) = create_beside(path, mode)?;
         let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| name(&file, &beside, path));
         if written.is_err() {
-            // Ignores this error, because the earlier error is reported.
+            // Ignore an error here, because the earlier error is reported.
             let _ = remove_if_at(&file, &beside);
         }
         written
     };
     match put_once() {
-        // Processes remove abandoned files by name. This file may have been created between the check and the removal.
+        // Another process may have removed this file. It removes abandoned files by name, so it can remove a file that
+        // was created after its check.
         Err(error) if error.kind() == io::ErrorKind::NotFound => put_once(),
         written => written,
     }
@@ -126,7 +128,7 @@ fn put(path: &Path, bytes: &[u8], mode: u32, name: impl Fn(&File, &Path, &Path) 
 /// Creates and locks a temporary file in the same directory. The next write to the same path removes the temporary file
 /// of a killed process, unless its name is random. Only the owner of the lock renames or removes the file.
 fn create_beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
-    /// The number of attempts to use the name for this path. Other processes can interfere with each of them.
+    /// The number of attempts to use this name. Another process can make any attempt fail.
     const MAX_ATTEMPTS: usize = 8;
 
     let create = |beside: &Path| OpenOptions::new().write(true).create_new(true).mode(mode).open(beside);
@@ -140,7 +142,7 @@ fn create_beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
                 Err(TryLockError::Error(_)) => return Ok((beside, file)),
                 // Before the file was locked, another process may have removed it as abandoned.
                 Ok(()) if is_at(&file, &beside) => return Ok((beside, file)),
-                // Does not wait for the lock, because another user can hold it forever.
+                // Do not wait for the lock, because another user can hold it forever.
                 Ok(()) | Err(TryLockError::WouldBlock) => {}
             },
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -163,8 +165,8 @@ fn remove_abandoned(beside: &Path, path: &Path) -> bool {
         Ok(file) => file,
         Err(error) => return error.kind() == io::ErrorKind::NotFound,
     };
-    // If the process was killed between the two steps of `name_if_free`, the file at `path` has both names. It is locked
-    // while a suspended execution in it is resumed.
+    // If the process was killed between the two steps of `name_if_free`, the file at `path` has both names. While a
+    // suspended execution is being resumed from the file, the file is locked.
     let is_abandoned = file.try_lock().is_ok() || is_at(&file, path);
     is_abandoned && is_at(&file, beside) && fs::remove_file(beside).is_ok()
 }
@@ -290,7 +292,7 @@ mod tests {
         assert_eq!(names(dir.path()), ["s.gbx"]);
     }
 
-    /// The process was killed after the file had received its name, and before it lost the temporary one.
+    /// The process was killed after the file had received its final name, and before the temporary name was removed.
     #[test]
     fn second_name_of_a_locked_file_is_removed() {
         let dir = tempfile::tempdir().unwrap();
@@ -307,13 +309,13 @@ mod tests {
     fn temporary_files_of_others_are_not_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.gbx");
-        // A process is still writing.
+        // Another process is still writing.
         let (beside, writing) = create_beside(&path, 0o600).unwrap();
         replace(&path, b"first").unwrap();
         assert!(super::is_at(&writing, &beside));
         drop(writing);
         fs::remove_file(&beside).unwrap();
-        // A link to a file elsewhere.
+        // The temporary name is a link to another file.
         let other = dir.path().join("other");
         fs::write(&other, "own").unwrap();
         std::os::unix::fs::symlink(&other, &beside).unwrap();
@@ -321,7 +323,7 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap(), fs::read(&other).unwrap()), (b"second".to_vec(), b"own".to_vec()));
         fs::remove_file(&beside).unwrap();
         assert_eq!(names(dir.path()), ["other", "s.gbx"]);
-        // The file can be replaced with a pipe by another user at any time.
+        // Another user can replace the file with a pipe at any time.
         assert!(Command::new("mkfifo").arg(&beside).status().unwrap().success());
         assert!(open_regular(&beside).is_err());
         replace(&path, b"third").unwrap();

@@ -24,7 +24,7 @@ use crate::{program, terminal::note};
 /// The exit code of an interrupted process, as in shells.
 pub(crate) const EXIT_CODE: i32 = 130;
 
-/// `true` after Ctrl-C. An interrupt concerns the whole process, so this is global.
+/// `true` after Ctrl-C. An interrupt affects the whole process, so this is global.
 static PRESSED: AtomicBool = AtomicBool::new(false);
 /// `true` while a guest is running.
 static GUEST: AtomicBool = AtomicBool::new(false);
@@ -35,8 +35,8 @@ static STOPPABLE: Mutex<Option<Stoppable>> = Mutex::new(None);
 /// stays valid if a process ends at any point.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The time for an operation to stop before another press ends the process. The engine unwinds a guest in a tenth of
-/// this time.
+/// The time for an operation to stop before another press ends the process. The engine unwinds a guest within a tenth
+/// of this time.
 const STOPPING: Duration = Duration::from_secs(2);
 
 /// An operation that one press of Ctrl-C stops.
@@ -46,9 +46,9 @@ struct Stoppable {
     cancelled_at: Option<Instant>,
 }
 
-/// Installs the handlers of SIGINT, SIGTERM and SIGHUP, and returns the token that SIGINT cancels. A signal that the
-/// process ignores stays ignored. Call this once, after all blocking operations that do not check the token, such as
-/// reading a terminal.
+/// Installs the handlers of SIGINT, SIGTERM and SIGHUP, and returns the token that SIGINT cancels. Signals that the
+/// process ignores stay ignored. Call this once, after all blocking operations that do not check the token, such as
+/// reading from a terminal.
 pub(crate) fn install() -> anyhow::Result<CancelToken> {
     let token = CancelToken::new();
     let cancelled = token.clone();
@@ -74,8 +74,8 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
     Ok(token)
 }
 
-/// Like [`install`], but for a server: SIGTERM and SIGHUP request a shutdown like SIGINT, and the shutdown has no time
-/// limit here. A second signal ends the process.
+/// Like [`install`], but for a server: SIGTERM and SIGHUP request a shutdown like SIGINT. The caller limits the time of
+/// the shutdown. A second signal ends the process.
 #[cfg(feature = "full")]
 pub(crate) fn install_for_server() -> anyhow::Result<CancelToken> {
     let token = CancelToken::new();
@@ -84,7 +84,8 @@ pub(crate) fn install_for_server() -> anyhow::Result<CancelToken> {
         if !cancelled.is_cancelled() {
             cancelled.cancel();
         } else if signal != SIGHUP {
-            // SIGHUP is ignored here: the shell and the system can both send it when a terminal closes.
+            // A later SIGHUP does not end the process: the shell and the system can both send one when a terminal
+            // closes.
             exit(128 + signal);
         }
     })?;
@@ -99,7 +100,7 @@ fn listen(react: impl FnMut(c_int) + Send + 'static) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends the process, after the programs that implement tools.
+/// Kills the programs that implement tools, and ends the process.
 fn exit(code: i32) -> ! {
     program::kill_all();
     std::process::exit(code)

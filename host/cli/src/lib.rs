@@ -1,4 +1,4 @@
-//! The `glovebox` command as a function: [`command`]. The Python package contains it as well.
+//! The `glovebox` command as a function: [`command`]. The Python package also uses it.
 //!
 //! Each subcommand has its own file in `commands/`; shared flags are in `args/`. A command starts only what it needs:
 //! `glovebox run` creates no instance pool, and does not compute the full digests of an interpreter's files.

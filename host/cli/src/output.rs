@@ -99,7 +99,8 @@ impl Passthrough {
         }
     }
 
-    /// Writes the bytes of an incomplete character. Returns the error that prevented writing the output, once.
+    /// Writes the bytes of an incomplete character. Returns the error that prevented writing the output, on the first
+    /// call only.
     pub(crate) fn finish(&self) -> Option<io::Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let out = state.stdout.as_mut().map(|text| text.finish(&mut io::stdout().lock()));

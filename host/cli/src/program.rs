@@ -233,13 +233,13 @@ impl RunningProgram {
         if !std::mem::replace(&mut self.is_over, true) {
             let mut groups = groups();
             let group = Pid::from_child(&self.child);
-            // A group that contains only its ended leader is not an error.
+            // This fails if the group contains only its ended leader, which is not an error.
             let _ = kill_process_group(group, Signal::KILL);
             // The program may have left its group.
             let _ = self.child.kill();
             groups.running.remove(&group.as_raw_pid());
         }
-        // A program with another user's rights cannot be killed, so the wait for its end is limited.
+        // A program that runs as another user cannot be killed, so the wait for its end is limited.
         let deadline = Instant::now() + STREAM_TIMEOUT;
         loop {
             match self.child.try_wait()? {
@@ -321,7 +321,7 @@ impl Stream {
     }
 }
 
-/// Returns `true` if the operating system would find a program with this name.
+/// Returns `true` if the operating system would find an executable file for this program name.
 fn is_executable(program: &str) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     let fits = |path: std::path::PathBuf| {

@@ -48,12 +48,13 @@ pub(crate) struct Reporter<'a> {
 }
 
 impl<'a> Reporter<'a> {
-    /// Creates a reporter, which cancels `cancel` when the reader of the output has closed it.
+    /// Creates a reporter. If the reader of the output closes it, the reporter cancels `cancel`.
     pub(crate) fn new(args: &'a ReportArgs, displays: Option<DisplayFiles>, cancel: &CancelToken) -> Self {
         Self { args, displays, cancel: cancel.clone() }
     }
 
-    /// Forwards the output of a request, unless the report is JSON. Pass the forwarder to the report.
+    /// Forwards the output of a request, unless the report is JSON. Pass the returned forwarder to `finish` or
+    /// `suspend`.
     pub(crate) fn forward<'r>(&self, request: Request<'r>) -> (Request<'r>, Passthrough) {
         let passed = Passthrough::new(&self.cancel, self.args.raw_output);
         if self.args.json {
@@ -118,7 +119,7 @@ fn complete(passed: &Passthrough) -> anyhow::Result<()> {
     }
 }
 
-/// Returns the execution, if the error occurred after it.
+/// Returns the execution in an error that occurred after the script had run.
 fn execution_of(error: &anyhow::Error) -> Option<&Execution> {
     error.chain().find_map(|cause| {
         if let Some(SessionsError::Unsaved { execution, .. }) = cause.downcast_ref() {

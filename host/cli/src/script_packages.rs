@@ -1,4 +1,4 @@
-//! Adds Python packages that the policy allows: the ones that scripts require in inline metadata, or all of them.
+//! Adds Python packages that the policy allows: those that scripts require in inline metadata, or all of them.
 
 use std::{collections::BTreeSet, str::FromStr};
 
@@ -155,7 +155,7 @@ fn blocks(text: &str) -> Vec<Vec<&str>> {
             continue;
         }
         let comments: Vec<&str> = lines.clone().take_while(|line| *line == "#" || line.starts_with("# ")).collect();
-        // Without an end, no later line of these comments can start a block either.
+        // In a block without an end, no later comment line can start a block either.
         let skipped = match comments.iter().rposition(|line| *line == "# ///") {
             Some(end) => {
                 let content = comments.iter().take(end);

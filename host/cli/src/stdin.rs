@@ -51,7 +51,7 @@ impl Stdin {
         Ok(Self::Given(bytes))
     }
 
-    /// Reads standard input to its end, because a suspended execution contains it.
+    /// Reads standard input to its end, because a suspended execution must contain it.
     pub(crate) fn read(self) -> Self {
         match self {
             Self::Piped(piped) => Self::Given(piped.bytes()),
@@ -70,8 +70,8 @@ impl Stdin {
     }
 }
 
-/// Standard input if it is a pipe, a socket or a file. It is read when the first script reads, so that other scripts
-/// never wait, even if the pipe is never closed. All scripts of a run read the same input.
+/// Standard input if it is a pipe, a socket or a file. It is read when the first script reads, so that a script that
+/// does not read never waits, even if the pipe is never closed. All scripts of a run read the same input.
 #[derive(Clone, Debug)]
 pub(crate) struct PipedStdin {
     max_bytes: u64,

@@ -79,8 +79,8 @@ impl SessionDir {
         Self::open_or(&args.or_environment(), SESSIONS, cancel)
     }
 
-    /// Opens the store from the flags, or the directory `default` inside the state directory. The environment
-    /// determines only the key.
+    /// Opens the store from the flags, or the directory `default` inside the state directory. Only the key can also
+    /// come from the environment.
     pub(crate) fn open_or(args: &StoreArgs, default: &str, cancel: &CancelToken) -> anyhow::Result<Self> {
         let dir = match &args.store {
             Some(dir) => dir.clone(),
@@ -101,7 +101,7 @@ impl SessionDir {
         entries(&*self.store)
     }
 
-    /// Returns the list entry of a session, damaged or not, or `None` if it does not exist.
+    /// Returns the list entry of a session, even if it is damaged, or `None` if the session does not exist.
     pub(crate) fn entry(&self, id: &SessionId) -> Result<Option<StoredEntry>, StoreError> {
         let mut pages = Pages::new(&*self.store);
         while let Some(entries) = block_on(pages.next())? {
@@ -135,7 +135,7 @@ impl SessionDir {
         self.key.as_ref()
     }
 
-    /// Returns the sessions for copying and deleting. Does not wait for a session that another process uses.
+    /// Returns a handle for copying and deleting sessions. Does not wait for a session that another process uses.
     pub(crate) fn sessions(&self) -> Sessions {
         self.sessions_with(None, false)
     }
@@ -184,7 +184,7 @@ impl SessionDir {
         self.when_free(id, |waits| {
             let sessions = self.sessions_with(Some(sandbox.clone()), waits);
             let stored = sessions.open_or_create(id.clone(), NewSession::default().language(language))?;
-            // Acquires the session's lock. From now on, the session stays active in this process.
+            // Activation acquires the session's lock. From now on, the session stays active in this process.
             stored.activate()?;
             Ok(ActiveSession { sessions, stored, key: self.key.clone() })
         })
@@ -202,8 +202,8 @@ impl SessionDir {
         }
     }
 
-    /// Restores a session in its state before a suspended execution. Fails if the stored session has changed since.
-    /// Waits like [`activate`](Self::activate). The stored session changes when the session is saved.
+    /// Restores a session to its state before a suspended execution. Fails if the stored session has changed since.
+    /// Waits like [`activate`](Self::activate). The stored session stays unchanged until the restored session is saved.
     pub(crate) fn restore(
         &self,
         sandbox: Sandbox,
@@ -321,8 +321,8 @@ pub(crate) fn runtime_of(record: &SessionRecord, args: &RuntimeArgs) -> anyhow::
     Ok(args.or(&record.runtime))
 }
 
-/// Reads an exported session of at most `max_bytes` bytes. Checks the header first, to refuse other data before reading
-/// all of it. `flag` raises the limit.
+/// Reads an exported session of at most `max_bytes` bytes. Checks the header first, so that other data is rejected
+/// early. `flag` raises the limit.
 pub(crate) fn read_exported(what: &str, mut from: impl Read, max_bytes: u64, flag: &str) -> anyhow::Result<Vec<u8>> {
     let mut start = Vec::new();
     from.by_ref()

@@ -31,10 +31,10 @@ pub(crate) const SUSPENDED_EXIT_CODE: i32 = 75;
 /// The interval between attempts to suspend a script. An attempt fails while a program that implements a tool runs.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// The number of bytes that are read from a file. A suspended execution is at most 64 MiB long.
+/// Maximum number of bytes to read from a file: one more than the maximum length of a suspended execution, 64 MiB.
 const MAX_FILE_BYTES: u64 = (64 << 20) + 1;
 
-/// The number of file names that are tried for a new file.
+/// Maximum number of names to try for a new file.
 const MAX_NAMES: u32 = 100;
 
 /// The number of attempts to create a new file before the script starts.
@@ -57,8 +57,9 @@ pub(crate) struct SuspendedScript {
     pub(crate) stderr: Vec<u8>,
 }
 
-/// Passes answers to a suspendable execution. Returns when the script has ended, or suspends it when it waits for
-/// further answers. `store` writes the suspended execution to a file and returns the file's path.
+/// Passes answers to a suspendable execution and continues it. Returns when the script has ended. If the script waits
+/// for further answers first, suspends it and calls `store`, which writes the suspended execution to a file and returns
+/// the file's path.
 ///
 /// Call this within [`interrupt::run_guest`](crate::interrupt::run_guest). Otherwise, Ctrl-C can end the process before
 /// the file is complete.
@@ -102,15 +103,16 @@ pub(crate) struct NewSuspendedFile {
 }
 
 impl NewSuspendedFile {
-    /// Removes an empty file. Fails if the file has contents or cannot be created: calls with effects might precede the
-    /// suspension, so a script must not start if it cannot be stored.
+    /// Removes an empty file. Fails if the file has contents or cannot be created. A script must not start if its
+    /// execution cannot be stored, because its calls before the suspension can have effects.
     pub(crate) fn new(path: PathBuf, key: Option<SessionKey>) -> anyhow::Result<Self> {
         for _ in 0..MAX_CHECKS {
             file::remove_empty(&path);
-            // Creates the file as the suspension will, because its name can be too long, or can name a directory.
+            // Create the file exactly as the suspension will: its name can be too long, or can be the name of a
+            // directory.
             match file::check_create(&path) {
                 Ok(()) => return Ok(Self { path, key }),
-                // The file may have been created by another process, for the same check.
+                // Another process may have created the file for the same check.
                 Err(NotCreated::Exists) if is_empty(&path) => thread::sleep(RETRY),
                 Err(NotCreated::Exists) => break,
                 Err(NotCreated::Failed(error)) => {
@@ -121,7 +123,7 @@ impl NewSuspendedFile {
         Err(exists(&path).into())
     }
 
-    /// Writes the file and returns its path. If another process has created the file, the name gets a number.
+    /// Writes the file and returns its path. If another process has created the file, appends a number to the name.
     pub(crate) fn create(&self, suspended: &Suspended) -> anyhow::Result<PathBuf> {
         let bytes = suspended.to_bytes(self.key.as_ref());
         let mut path = self.path.clone();
@@ -230,8 +232,8 @@ impl SuspendedFile {
         Ok(self.path.clone())
     }
 
-    /// Deletes the file after the script has ended. If that fails, prints a note, because the script's result matters
-    /// more.
+    /// Deletes the file after the script has ended. A failure only prints a note, so that the script's result is still
+    /// reported.
     pub(crate) fn delete(&self) {
         if let Err(error) = fs::remove_file(&self.target) {
             note(&format!(
@@ -246,7 +248,7 @@ impl SuspendedFile {
 pub(crate) fn write_waiting(suspended: &Suspended, path: &Path, options: &RepeatedOptions) {
     note(&format!("the script waits for answers; its execution is stored in `{}`", escaped(path)));
     for call in suspended.tool_requests() {
-        // The arguments are not shortened, because a person decides on the basis of them.
+        // The arguments are not truncated, because the person needs all of them to decide.
         let arguments = escaped_json(&call.arguments);
         note_escaped(&format!("call {}: {}({arguments})", call.id, escaped(&call.name)));
     }

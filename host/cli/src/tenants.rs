@@ -31,7 +31,8 @@ pub(crate) const EXPIRY_LOOK: Duration = Duration::from_secs(60);
 
 /// The name of the session directory within the state directory.
 const SESSIONS: &str = "server";
-/// The name of the subdirectory or prefix for a tenant's suspended executions, below that for its sessions.
+/// The name of the subdirectory or prefix for a tenant's suspended executions, below the location of the tenant's
+/// sessions.
 const SUSPENDED: &str = "suspended";
 
 /// The location of all tenants' sessions.
@@ -81,7 +82,7 @@ pub(crate) fn tenant_config(
 ) -> anyhow::Result<TenantConfig> {
     let name = tenant_name(table);
     let tenant = match root {
-        // Joins a subdirectory to a directory, or a prefix to a URL.
+        // `join` appends a subdirectory to a directory, or a prefix to a URL.
         Root::Store(root) => {
             let own = root.join(&name);
             let mut tenant = TenantConfig::new(name, open_store(&own)?);
@@ -154,7 +155,7 @@ fn make_private(dir: &Path) -> anyhow::Result<()> {
     Ok(created.or_hint(message, "choose another with --store")?)
 }
 
-/// Returns the services that may answer the tools of a token's scripts. `None` if no service is allowed, or without a
+/// Returns the services that may answer the tools of a token's scripts. `None` if no service is allowed or there is no
 /// secret.
 pub(crate) fn callbacks(
     config: &ServerConfig,

@@ -68,7 +68,7 @@ pub(crate) fn report(error: &anyhow::Error) {
     let mut text = format!("{BAD}error:{BAD:#} {}\n", lines(&error.to_string()));
     let mut joined = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
-        // Many messages already end with their cause.
+        // Many messages already contain the message of their cause.
         if !joined.contains(&cause) {
             let _ = writeln!(text, "  {HEAD}because:{HEAD:#} {}", lines(&cause));
             joined.push_str(&cause);
@@ -132,7 +132,7 @@ fn json(value: &impl serde::Serialize, out: impl Write + IsTerminal) -> anyhow::
     } else {
         serde_json::to_writer(&mut out, value)
     };
-    // The error is converted, so that a closed pipe is recognized.
+    // Convert the error, so that a closed pipe is recognized.
     written.map_err(io::Error::from)?;
     out.write_all(b"\n")?;
     out.flush()?;
@@ -142,7 +142,7 @@ fn json(value: &impl serde::Serialize, out: impl Write + IsTerminal) -> anyhow::
 /// Writes a guest's bytes to a terminal as [`printable`] text, with `\xNN` for bytes that are not UTF-8.
 pub(crate) fn write_printable(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     for chunk in bytes.utf8_chunks() {
-        // Line by line: escaped text can be six times as long, and all of it may be a gigabyte.
+        // Write line by line: escaped text can be six times as long, and the whole text can be a gigabyte.
         for line in chunk.valid().split_inclusive('\n') {
             out.write_all(printable(line).as_bytes())?;
         }

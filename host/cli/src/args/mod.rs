@@ -188,8 +188,8 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// Returns these flags with the store from the environment, if no flag names a store. Only commands for the user's
-    /// own sessions use the variable: a server that inherits a shell's variables must not serve that shell's sessions.
+    /// Returns these flags, with the store from `GLOVEBOX_STORE` if no flag names one. Only commands for the user's own
+    /// sessions call this: a server that inherits a shell's variables must not serve that shell's sessions.
     pub(crate) fn or_environment(&self) -> Self {
         Self { store: self.store.clone().or_else(|| variable("GLOVEBOX_STORE")), ..self.clone() }
     }

@@ -282,7 +282,7 @@ fn checked(policy: Policy) -> anyhow::Result<Policy> {
     Ok(policy)
 }
 
-/// Maximum length of a policy file in bytes. Parsing takes about eighty times as much memory.
+/// Maximum length of a policy file in bytes. Parsing needs about eighty times the length in memory.
 const MAX_POLICY_BYTES: u64 = 512 << 10;
 
 /// Reads a policy file. Its host paths are relative to the file, so they do not depend on the working directory.
@@ -356,7 +356,7 @@ mod tests {
             assert!(help.ends_with(&format!("[default: {default}]")), "--{flag}: {help}");
             let policy = parse(&[&format!("--{flag}"), "1048577"]);
             let policy = policy.resolve();
-            // A value may be rejected as too large, which also shows that the flag set its limit.
+            // A value that is rejected as too large also shows that the flag set its limit.
             match policy {
                 Ok(policy) => assert_eq!(serde_json::to_value(&policy.limits).unwrap()[name], 1_048_577, "--{flag}"),
                 Err(error) => assert!(format!("{error:#}").contains(name.as_str()), "{error:#}"),

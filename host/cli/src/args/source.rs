@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(programs.interactive_names().collect::<Vec<_>>(), ["pay"]);
         assert_eq!(programs.all_tools(&policy).unwrap().len(), 2);
         assert!(programs.tools(&policy).unwrap_err().to_string().contains("`--tool pay=@ask`"));
-        // Only the exact word has a meaning.
+        // Only the exact command `@ask` means a person.
         assert_eq!(args(&["size=wc @ask"]).tools(&policy).unwrap().len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! `glovebox daemon`: the HTTP API for programs of this machine, over a private Unix socket, with sessions in memory.
+//! `glovebox daemon`: the HTTP API for programs on this machine, over a private Unix socket, with sessions in memory.
 
 use std::{
     io::{self, ErrorKind, Read as _, Write as _},
@@ -167,7 +167,7 @@ fn listening_process(stream: UnixStream) -> anyhow::Result<Pid> {
     let _entered = runtime.enter();
     let peer = tokio::net::UnixStream::from_std(stream)?.peer_cred()?;
     anyhow::ensure!(peer.uid() == geteuid().as_raw(), "the socket belongs to another user");
-    // The number is 0 if the process is in another PID namespace.
+    // The PID is 0 if the process is in another PID namespace.
     peer.pid().and_then(Pid::from_raw).context("the system does not report the process; end it yourself")
 }
 
@@ -180,7 +180,7 @@ struct SocketArgs {
 }
 
 impl SocketArgs {
-    /// Returns the path, by default the one where clients look for a daemon.
+    /// Returns the path, by default the path where clients look for a daemon.
     fn path(&self) -> anyhow::Result<PathBuf> {
         if let Some(path) = &self.socket {
             return Ok(path.clone());
@@ -194,8 +194,8 @@ impl SocketArgs {
 
 /// The maximum time for running scripts to end at shutdown, before they are cancelled.
 const DRAIN: Duration = Duration::from_secs(10);
-/// The limit on concurrent executions is never below this value, because many executions wait, for example for a
-/// program of `--tool`.
+/// Minimum of the limit on concurrent executions. It is high, because many executions only wait, for example for a
+/// `--tool` program.
 const MIN_RUNNING: usize = 64;
 /// Maximum number of executions whose tool calls the clients answer.
 const MAX_SUSPENDED: usize = 256;
@@ -243,7 +243,8 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     let mut admission = Admission::default();
     admission.running = admission.running.max(MIN_RUNNING);
     // A client that was killed cannot answer. Its executions end at their own limits or, like its sessions, after
-    // `--idle`. The time is longer than a server's, because a local program can be stopped or busy for minutes.
+    // `--idle`. This time is longer than the default of `glovebox serve`, because a local program can be suspended or
+    // busy for minutes.
     let suspension = Suspension { count: MAX_SUSPENDED, time: args.idle };
     let config = ServiceConfig {
         runtimes: args.runtimes.clone(),
@@ -258,12 +259,12 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     let mut tenant = TenantConfig::in_memory("daemon");
     (tenant.policy, tenant.tools, tenant.sessions) = (policy, tools, args.sessions.max(1));
     tenant.suspended = MAX_SUSPENDED;
-    // No further limit is needed: each connection carries one request.
+    // No further limit is needed, because each connection carries one request at a time.
     tenant.executions_at_once = connections.saturating_add(MAX_SUSPENDED);
     let tenant = Tenant::new(&service, tenant);
     let runtime = threads(admission.running.saturating_add(MAX_SUSPENDED).saturating_add(64))?;
     let served = runtime.block_on(serve_until_stopped(args, &service, &tenant, &http));
-    // Waits at most a second for executions that have not been cancelled yet.
+    // Wait at most a second for executions that are still being cancelled.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served.map(|()| 0)
 }
@@ -293,14 +294,14 @@ async fn serve_until_stopped(
     Ok(())
 }
 
-/// Ends idle sessions regularly. Never returns.
+/// Ends idle sessions periodically. Never returns.
 async fn end_idle_sessions(tenant: &Tenant, idle: Duration) {
     let mut look = tokio::time::interval(IDLE_LOOK.min(idle).max(Duration::from_millis(100)));
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         look.tick().await;
         let tenant = tenant.clone();
-        // Freeing interpreters takes time.
+        // Freeing interpreters takes too long for an async thread.
         let _ = tokio::task::spawn_blocking(move || tenant.end_idle_sessions(idle)).await;
     }
 }

@@ -323,17 +323,17 @@ fn run_node(global: &GlobalArgs, args: &NodeArgs) -> anyhow::Result<i32> {
         let advertise = args.advertise.as_deref();
         serve(node?, advertise, Shares::Address, || {}).await
     });
-    // Executions that are still running are repeated on other nodes, so this process does not wait for them.
+    // Other nodes repeat the executions that are still running, so this process does not wait for them.
     runtime.shutdown_background();
     served
 }
 
-/// The nodes that use the address of a node.
+/// Sharing of a node's address with other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shares {
     /// Other nodes of this version can use the same address.
     Address,
-    /// Only this node uses the address, and replaces any version that used it earlier.
+    /// Only this node uses the address. It replaces any earlier version that was registered there.
     Nothing,
 }
 

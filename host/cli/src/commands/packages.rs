@@ -116,7 +116,7 @@ pub(crate) fn run(args: &PackagesArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Returns the packages of a list in the form for output.
+/// Returns the packages of a list as they are printed.
 fn pinned(list: &PackageList, bundled: bool) -> Vec<PackageJson> {
     let shown = list.packages().iter().map(|package| PackageJson {
         name: package.name.clone(),
@@ -169,7 +169,7 @@ fn add(args: &AddArgs) -> anyhow::Result<()> {
         added.extend(packages);
     }
     let here = own.list()?;
-    // All requirements of an available package are available, bundled, or in the library of CPython 3.15.
+    // All requirements of an available package are available, bundled, or in the standard library of CPython 3.15.
     let foreign =
         added.iter().filter(|package| catalogue.find(&package.name).is_none_or(|known| known.sha256 != package.sha256));
     for package in foreign {

@@ -18,7 +18,7 @@ use crate::{
     terminal::{OrHint as _, counted, grouped, note, on_one_line, out, out_json},
 };
 
-/// The number of bytes that are read from a file. A recording is at most 64 MiB long.
+/// Maximum number of bytes to read from a file: one more than the maximum length of a recording, 64 MiB.
 const MAX_FILE_BYTES: u64 = (64 << 20) + 1;
 
 const AFTER_HELP: &str = "\

@@ -119,8 +119,8 @@ fn parts(text: &str) -> Option<(u64, &str)> {
     Some((call.parse().ok()?, rest))
 }
 
-/// The given options that `glovebox resume` also has, as words for a shell. The command that `glovebox run` prints for
-/// continuing a suspended script repeats them.
+/// The options of this command line that `glovebox resume` also accepts, as words for a shell. They are repeated in the
+/// printed command that resumes a suspended script.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RepeatedOptions {
     words: Vec<String>,
@@ -129,14 +129,15 @@ pub(crate) struct RepeatedOptions {
 }
 
 impl RepeatedOptions {
-    /// Options that are not repeated, because each command has new ones.
+    /// Options that are not repeated, because they apply to a single command only.
     const NEW_EACH_TIME: [&str; 3] = ["answers", "approvals", "denials"];
 
     pub(crate) fn words(&self) -> &[String] {
         &self.words
     }
 
-    /// Returns `true` if the tool is a program. A script waits for its calls only if they need an approval.
+    /// Returns `true` if the tool is a program. A script waits for a person's answer to its calls only if they need an
+    /// approval.
     pub(crate) fn has_program(&self, tool: &str) -> bool {
         self.programs.iter().any(|name| name == tool)
     }
@@ -198,7 +199,7 @@ impl Args for RepeatedOptions {
 
 /// Quotes a word for a shell, if needed.
 pub(crate) fn quoted(word: &str) -> String {
-    // Fails only for a null character, which no word contains.
+    // Fails only for a NUL character, which no argument contains.
     shlex::try_quote(word).map(Cow::into_owned).unwrap_or_default()
 }
 
@@ -244,7 +245,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32>
     let sandbox = host.sandbox(&runtime, None, &policy)?.with_tools(&tools).context("cannot add the tools")?;
     let reporter = Reporter::new(&args.report, displays, &cancel);
     let (request, passed) = reporter.forward(suspended.request().approvals(true).cancel(&cancel));
-    // Set while the script has made tool calls that resuming the file again would repeat.
+    // `true` while the script has made tool calls that resuming the file again would repeat.
     let mut has_continued = false;
     let mut is_reported = false;
     let ran = interrupt::run_guest(|| -> anyhow::Result<i32> {
@@ -389,8 +390,8 @@ impl ResumeArgs {
         approved.collect()
     }
 
-    /// Returns the answers from `--answer` and `--deny`. Fails if one of these calls or of the approved calls does not wait,
-    /// or is named twice.
+    /// Returns the answers from `--answer` and `--deny`. Fails if one of these calls, or an approved call, is not
+    /// waiting or is named twice.
     fn tool_answers(&self, suspended: &Suspended) -> Result<Vec<ToolAnswer>, HintedError> {
         let answers: Vec<ToolAnswer> = self.answers.iter().chain(&self.denials).cloned().collect();
         let waiting: Vec<u64> = suspended.tool_requests().iter().map(|call| call.id).collect();

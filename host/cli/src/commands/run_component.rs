@@ -129,8 +129,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Resul
         Some(call) => application.invoke(call, &sandbox, &config).map_err(invoke_hint),
         None => application.run(&sandbox, &config).map_err(run_hint),
     })?;
-    // Prints the component's output before the report. A component that blocks in a write holds the lock on
-    // standard output, so flushing would also block.
+    // Print the component's output before the report. A component that blocks in a write holds the lock on standard
+    // output, so flushing would also block.
     let flushed = if ended.is_left_behind { Ok(()) } else { io::stdout().flush() };
     if let Some(value) = &ended.value {
         show_value(value)?;
@@ -183,7 +183,7 @@ pub(crate) fn parse_stdin() -> i32 {
 
 /// Converts a component in text format to a binary. Returns `None` if the file is not a `.wat` file.
 fn text(path: &Path, limits: &CompileArgs) -> anyhow::Result<Option<Vec<u8>>> {
-    /// Maximum length of the text in bytes. Larger components come from a compiler, as binaries.
+    /// Maximum length of the text in bytes. Larger components are built by compilers, which write binaries.
     const TEXT_BYTES: u64 = 16 << 20;
     if path.extension().is_none_or(|extension| extension != "wat") {
         return Ok(None);
@@ -242,7 +242,7 @@ fn load_hint(error: LoadError) -> anyhow::Error {
         }
         _ => return error.into(),
     };
-    // The report does not repeat the message of the cause.
+    // The report omits the cause, because the error has the same message.
     HintedError::new(error.to_string(), hint).caused_by(error).into()
 }
 

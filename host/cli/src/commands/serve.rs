@@ -64,7 +64,7 @@ const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=1024;
 const MAX_TOKEN_FILE_BYTES: u64 = 1026;
 /// Maximum length of the callback secret in bytes.
 const MAX_SECRET_BYTES: u64 = 1_024;
-/// The number of open files reserved for sessions and other uses, in addition to connections and executions.
+/// Number of open files reserved for sessions and other purposes, in addition to connections and executions.
 const OWN_FILES: usize = 256;
 
 /// Serve the sandbox over HTTP
@@ -170,7 +170,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
         config.key_file = args.store.key_file();
     }
     if args.socket.is_some() {
-        // Only the current user can connect, without a token. Neither browsers nor E2B clients can reach the socket.
+        // Only the current user can connect, so no token is needed. Neither browsers nor E2B clients can reach the
+        // socket.
         config.tokens.clear();
         (config.page.enabled, config.e2b.enabled) = (false, false);
     }
@@ -229,7 +230,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     if let Some(telemetry) = telemetry {
         telemetry.end();
     }
-    // Waits at most a second for executions that have not been cancelled yet.
+    // Wait at most a second for executions that are still being cancelled.
     runtime.shutdown_timeout(Duration::from_secs(1));
     code
 }
@@ -458,7 +459,7 @@ pub(super) fn read_secret(path: &Path) -> anyhow::Result<String> {
 fn new_token(name: &str) -> anyhow::Result<i32> {
     let token = TokenHash::new_token().context("cannot get random numbers from the operating system")?;
     let entry = format!("[[tokens]]\nname = \"{name}\"\nsha256 = \"{}\"\n", TokenHash::of(&token));
-    // Checks the name against the rules for configuration files.
+    // Check the name against the rules for configuration files.
     ServerConfig::from_toml(&entry)?;
     note(&format!("the token, shown only once: {token}"));
     out(&entry)?;

@@ -54,7 +54,7 @@ impl WorkersArgs {
     }
 }
 
-/// Limit on concurrent executions in a worker. It is never reached, because the server limits executions itself.
+/// Limit on concurrent executions in a worker. It is never reached, because the server itself limits executions.
 const EXECUTIONS: usize = 100_000;
 /// The name of the directory in the cache directory that contains file locks.
 const LOCKS: &str = "locks";
@@ -180,7 +180,7 @@ impl WorkerConfig {
 pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
     let worker: WorkerConfig = read_worker_config()?;
     let config = &worker.config;
-    // Reads the files that are inaccessible after confinement.
+    // Read the key now, because its file is inaccessible after confinement.
     let key = config.key_file.as_deref().map(read_key).transpose()?;
     let confinement = confine(&access(global, &worker));
     let host = Host::open(global, Pooling::Pooled)?;
@@ -215,7 +215,7 @@ pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
 fn access(global: &GlobalArgs, worker: &WorkerConfig) -> ConfinedAccess {
     let (config, cache) = (&worker.config, &worker.cache);
     let mut access = ConfinedAccess::default();
-    // Loading code acquires file locks. Only the server writes compiled code.
+    // Loading code locks files in this directory. Only the server writes compiled code.
     access.write.push(cache.join(LOCKS));
     access.write.extend(worker.dir().map(Path::to_owned));
     access.read.push(cache.clone());
@@ -239,8 +239,8 @@ fn access(global: &GlobalArgs, worker: &WorkerConfig) -> ConfinedAccess {
 /// glibc returns buffers of at least this size in bytes to the system when they are freed. By default, it raises the
 /// threshold up to 32 MiB and retains memory after a burst of large requests.
 const MMAP_THRESHOLD: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "1048576");
-/// Set in a restarted process. The loader removes `MALLOC_MMAP_THRESHOLD_` from the environment of programs with file
-/// capabilities, which would otherwise restart forever.
+/// The variable that marks a restarted process. The loader removes `MALLOC_MMAP_THRESHOLD_` from the environment of
+/// programs with file capabilities, which would otherwise restart forever.
 const RESTARTED: &str = "GLOVEBOX_RESTARTED";
 
 /// Returns the environment variable that sets the threshold. The operator's own value takes precedence.

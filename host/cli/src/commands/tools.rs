@@ -77,7 +77,7 @@ impl DefinedToolsArgs {
         self.definitions.is_none() && self.tools_from.is_none() && self.programs.names().next().is_none()
     }
 
-    /// Returns the tools. Starts the MCP servers of `--tools-from`, and stops them.
+    /// Returns the tools. Starts the MCP servers of `--tools-from`, and stops them afterwards.
     pub(crate) fn tools(&self, policy: &Policy) -> anyhow::Result<Vec<Tool>> {
         let mut tools = self.programs.all_tools(policy)?;
         if let Some(path) = &self.definitions {

@@ -99,7 +99,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &WeaveArgs) -> anyhow::Result<i32> 
     let usual = if args.http.is_some() { CLOSED_SHIM } else { SHIM };
     let shim = read("the shim", args.shim.as_deref().unwrap_or(Path::new(usual)), "--shim FILE")?;
     let adapter = args.http.as_deref().map(|path| read("the adapter", path, "--http=FILE")).transpose()?;
-    // The packages would make up most of the component.
+    // Leave out the Python packages, which would make up most of the component.
     let global = GlobalArgs { no_packages: true, ..global.clone() };
     let host = Host::open(&global, Pooling::Single)?;
     let names = select(&host.engine.runtimes()?, &args.names)?;

@@ -43,7 +43,7 @@ const PROGRAMS: [(&str, &str, HostProgram); 4] = [
     ),
 ];
 
-/// Describes the checker for one platform. Its licence is MIT.
+/// Describes the checker for one platform. The checker has the MIT licence.
 const fn program(platform: &'static str, size_bytes: u64, sha256: &'static str) -> HostProgram {
     let source = ProgramSource::Wheel { package: NAME, platform, file: "ty-0.0.108.data/scripts/ty" };
     HostProgram { name: NAME, version: VERSION, source, size_bytes, sha256 }
@@ -55,9 +55,9 @@ pub(super) fn program_for_this_platform() -> Option<HostProgram> {
     programs.find(|(os, arch, _)| *os == OS && *arch == ARCH).map(|(_, _, program)| program)
 }
 
-/// The rules whose violation makes a script fail when it runs. All other rules are off: those about style and
-/// annotations, those about values that may be `None`, such as the result of `re.match`, and missing modules, because
-/// the checker does not see the sandbox's packages. Separated by spaces.
+/// The rules whose violation makes a script fail when it runs, separated by spaces. All other rules are off: rules
+/// about style and annotations, rules about values that may be `None`, such as the result of `re.match`, and the rule
+/// about missing modules, because the checker does not see the sandbox's packages.
 const RULES: &str = "\
     abstract-class-instantiation abstract-method-call conflicting-metaclass cyclic-class-definition duplicate-base \
     inconsistent-mro index-out-of-bounds instance-layout-conflict invalid-argument-type invalid-await invalid-base \
@@ -77,11 +77,11 @@ pub(super) fn rules() -> impl Iterator<Item = &'static str> {
 /// The version of Python for interpreters that report none.
 const DEFAULT_VERSION: &str = "3.15";
 
-/// The rule about names without a definition.
+/// The rule about undefined names.
 const UNKNOWN_NAMES: &str = "unresolved-reference";
 
-/// Returns the checker's configuration for an interpreter of this version, such as `3.15.0`. If unknown names are allowed,
-/// the checker gives them the type `Unknown`: they can be variables of a session.
+/// Returns the checker's configuration for an interpreter of this version, such as `3.15.0`. If unknown names are
+/// allowed, the checker gives them the type `Unknown`, because they can be variables of a session.
 pub(super) fn configuration(version: Option<&str>, allows_unknown_names: bool) -> String {
     let version = version.and_then(minor_version).unwrap_or_else(|| DEFAULT_VERSION.to_owned());
     let mut text = format!(
@@ -140,7 +140,7 @@ mod tests {
             let table: toml::Table = toml::from_str(&configuration(None, is_allowed)).unwrap();
             let rules = table["rules"].as_table().unwrap();
             assert_eq!(rules.contains_key(UNKNOWN_NAMES), !is_allowed);
-            // Includes the entry `all`.
+            // The length includes the entry `all`.
             assert_eq!(rules.len(), super::rules().count() + usize::from(!is_allowed));
         }
     }

@@ -1,4 +1,4 @@
-//! Declares the globals of scripts that the checker does not know.
+//! Declarations of the scripts' globals, which the checker does not know.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use glovebox_server::TypedScript;
 
 use super::variables;
 
-/// Begins the declarations of a script whose tools are unknown.
+/// The beginning of the declarations if a script's tools are unknown.
 const NO_TOOLS: &str = "from typing import Any\n\n";
 
-/// Declares `tools` for scripts whose tools are unknown.
+/// The declaration of `tools` if a script's tools are unknown.
 const UNKNOWN_TOOLS: &str = "tools: Any\n";
 
-/// The names and declarations of the other globals. Some of them exist only in certain executions: `context` if the
-/// request has a value for it, `_` in sessions, and `_state` with `auto_persist_globals`.
+/// The names and declarations of all globals except `tools`. Some of them exist only in certain executions: `context`
+/// if the request has a value for it, `_` in sessions, and `_state` with `auto_persist_globals`.
 const GLOBALS: [(&str, &str); 8] = [
     ("chunk_text", "def chunk_text(text: str, size: int, overlap: int = 0) -> list[str]: ...\n"),
     ("search_context", "def search_context(pattern: Any, window: int = 100) -> list[dict[str, Any]]: ...\n"),
@@ -27,8 +27,8 @@ const GLOBALS: [(&str, &str); 8] = [
     ("_state", "_state: dict[str, Any]\n"),
 ];
 
-/// Returns the source text of the declarations. The checker adds its names to the builtin ones. If the tools are
-/// unknown, the global `tools` has type `Any`. A variable of the session replaces a global of the same name.
+/// Returns the source text of the declarations. The checker adds the declared names to Python's builtins. If the tools
+/// are unknown, the global `tools` has type `Any`. A variable of the session replaces a global of the same name.
 pub(super) fn source(script: &TypedScript<'_>) -> anyhow::Result<String> {
     let variables = script.variables.unwrap_or_default();
     let names: BTreeSet<&str> = variables.iter().map(|variable| variable.name.as_str()).collect();

@@ -33,7 +33,7 @@ pub(super) fn from_server(answer: &Value, tools: &[String]) -> Option<Vec<Diagno
         let start = item.pointer("/range/start")?;
         // The protocol counts from zero.
         let position = |name: &str| u32::try_from(start.get(name)?.as_u64()?).ok()?.checked_add(1);
-        // Further lines contain advice.
+        // All lines after the first contain advice.
         let message = item.get("message")?.as_str()?.lines().next()?;
         found.extend(finding(position("line")?, position("character")?, rule, message, tools));
         if found.len() == MAX_DIAGNOSTICS {
@@ -52,7 +52,7 @@ fn diagnostic(line: &str, tools: &[String]) -> Option<Diagnostic> {
     finding(line, column, rule, message, tools)
 }
 
-/// Returns a diagnostic for the violation of a rule, if it is reported.
+/// Returns a diagnostic for the violation of a rule, if the rule is enabled and the code cannot be valid.
 fn finding(line: u32, column: u32, rule: &str, message: &str, tools: &[String]) -> Option<Diagnostic> {
     if !rules().any(|known| known == rule) || can_be_valid(message) {
         return None;
@@ -65,7 +65,7 @@ fn finding(line: u32, column: u32, rule: &str, message: &str, tools: &[String]) 
     Some(Diagnostic { line, column, message: format!("{message} [{rule}]") })
 }
 
-/// Returns a message in which the classes of the declarations have the names that scripts use.
+/// Returns a message in which the names of the declared classes are replaced with the names that scripts use.
 fn renamed(message: &str, tools: &[String]) -> String {
     let mut message = message.replace("Object of type `_Tools`", "`tools`");
     if message.contains("bound method `_") {
@@ -77,8 +77,8 @@ fn renamed(message: &str, tools: &[String]) -> String {
     message
 }
 
-/// Returns `true` if a message does not describe a certain failure: a value can have several types, such as
-/// `str | None`, and only some of them fail; or an argument's type differs only in ways that no call depends on.
+/// Returns `true` if the reported code can be valid. A value can have several types, such as `str | None`, of which
+/// only some fail. An argument's type can also differ only in ways that do not affect the call.
 fn can_be_valid(message: &str) -> bool {
     let mut parts = message.split('`');
     while let (Some(before), Some(quoted)) = (parts.next(), parts.next()) {
@@ -86,7 +86,7 @@ fn can_be_valid(message: &str) -> bool {
             return true;
         }
     }
-    // The type of a callable does not say that it is a function.
+    // The type of a callable does not show whether it is a function.
     message.contains("may not be") || message.ends_with("has no attribute `__name__`") || is_valid_argument(message)
 }
 
@@ -100,10 +100,10 @@ fn is_union(types: &str) -> bool {
     })
 }
 
-/// Returns `true` if a message reports an argument that differs from the expected type only as follows: a list of
-/// integers instead of numbers, or in calls to tools a value whose JSON can have the schema's type. These are tuples
-/// instead of lists, dictionaries in variables instead of objects with known members, and any string instead of certain
-/// ones.
+/// Returns `true` if the reported argument can be valid when the script runs. This holds for a container of integers
+/// instead of floats. In calls to tools, it also holds for values whose JSON can match the schema: a tuple instead of a
+/// list, a dictionary variable instead of an object with known members, and any string instead of one of several
+/// literals.
 fn is_valid_argument(message: &str) -> bool {
     let Some((callee, types)) = message.split_once(" is incorrect: Expected `") else { return false };
     let Some((expected, found)) = types.split_once("`, found `") else { return false };
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(found, Some(vec![expected]));
         assert_eq!(parsed(&[]), Some(Vec::new()));
         assert_eq!(parsed(&vec![item(0, 0, code, "x"); 200]).map(|found| found.len()), Some(MAX_DIAGNOSTICS));
-        // A fault, or a malformed answer.
+        // A fault of the checker, or a malformed answer.
         let line = u64::from(u32::MAX);
         for faulty in [item(0, 0, "panic", "x"), item(line, 0, code, "x"), item(0, 0, code, ""), json!({}), json!(1)] {
             assert_eq!(parsed(std::slice::from_ref(&faulty)), None, "{faulty}");

@@ -1,9 +1,9 @@
 //! Type checks of Python scripts, with the program `ty` in a confined child process.
 //!
 //! A check writes the script, declarations of its globals and a configuration to a private temporary directory, and
-//! runs `ty` on it. The child process limits its memory and files before it executes `ty`. On Linux, it also gives up
-//! the network, other files, and starting programs. `ty` executes no code of the script. Servers, and commands with
-//! several scripts, keep such processes running.
+//! runs `ty` on it. The child process limits its memory and the number of its open files before it executes `ty`. On
+//! Linux, it also gives up access to the network and to all other files, and the ability to start programs. `ty`
+//! executes no code of the script. Servers keep such processes running, and so do commands that check several scripts.
 //!
 //! | file | content |
 //! |---|---|
@@ -48,8 +48,8 @@ const SUBCOMMAND: &str = "check-types";
 /// The flag of the subcommand for a process that checks many scripts.
 const SERVE_FLAG: &str = "--serve";
 
-/// The names of the files in the temporary directory. The script is the `__main__` module, so that no import finds it
-/// by another name.
+/// The names of the files in the temporary directory. The script is the `__main__` module, so that no import can find
+/// it under another name.
 const SCRIPT: &str = "__main__.py";
 const DECLARATIONS: &str = "__builtins__.pyi";
 const CONFIGURATION: &str = "ty.toml";
@@ -69,7 +69,7 @@ const MAX_OUTPUT_BYTES: usize = 1 << 20;
 /// The exit codes of the checker without and with diagnostics.
 const FINISHED: [i32; 2] = [0, 1];
 
-/// Advice for a script that the checker cannot check within its limits.
+/// A hint for a script that the checker cannot check within its limits.
 const HINT: &str = "simplify the script, or run without --types";
 
 /// Option of the servers that offer type checks.
@@ -138,7 +138,7 @@ impl TypeChecker {
                 Err(WarmCheckError::Cancelled) => anyhow::bail!("interrupted"),
                 Err(WarmCheckError::Unavailable) => {}
             }
-            // The check is repeated below, which finds the reason if it fails again.
+            // The check below repeats this one. If it fails again, it reports the reason.
         }
         let dir = write(&configuration, &declarations, script.source)
             .context("cannot write the files for the type checker")?;
@@ -212,7 +212,7 @@ pub(crate) fn execute_confined(program: &Path, dir: &Path, serves: bool) -> anyh
             .args(["--output-format", "concise", "--no-progress"])
             .arg(dir.join(SCRIPT));
     }
-    // A script is too short for more threads, each of which costs memory.
+    // A script is too short to benefit from more threads, and each thread costs memory.
     let error = command.env_clear().env("TY_MAX_PARALLELISM", "1").exec();
     Err(error).context("cannot execute the type checker")
 }

@@ -4,11 +4,12 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use glovebox::{FunctionSignature, SessionVariable, VariableKind};
 
-/// Imports for the declarations, under names that variables do not have. A variable can have the name of a type.
+/// Imports for the declarations. Their aliases cannot collide with variables, which can have the name of a type.
 const IMPORTS: &str = "\nimport builtins as _glovebox_builtins\nfrom typing import Any as _glovebox_Any\n";
 
-/// Modules and classes whose instances have the class as their type. Others have type `Any`: the checker does not know
-/// classes of packages, and objects of some other classes have attributes that the class does not declare.
+/// Modules with their classes. A variable that is an instance of one of these classes has the class as its type. All
+/// other instances have type `Any`: the checker does not know the classes of packages, and objects of some classes have
+/// attributes that the class does not declare.
 const CLASSES: [(&str, &[&str]); 7] = [
     (
         "builtins",
@@ -49,7 +50,7 @@ pub(super) fn declarations(variables: &[SessionVariable], source: &str) -> Strin
         let declared = match kind {
             _ if assigned.contains(name.as_str()) => None,
             VariableKind::Module { name: module } => Some(format!("import {module} as {import}\n{name} = {import}\n")),
-            // An import with an equal alias exports the name from the declarations.
+            // In a stub file, an import whose alias equals the name also exports the name.
             VariableKind::Imported { module, name: original } if original == name => {
                 Some(format!("from {module} import {original} as {name}\n"))
             }

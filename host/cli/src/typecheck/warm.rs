@@ -1,11 +1,11 @@
 //! Type checkers that stay running between the checks of one owner.
 //!
-//! A new process spends about 100 ms on a check, mostly on the types of the standard library. A running one keeps them,
-//! and needs 4 to 15 ms for most scripts. It receives scripts over the Language Server Protocol, and has the same limits
-//! and confinement as a process for a single check.
+//! A new process spends about 100 ms on a check, mostly on the types of the standard library. A process that stays
+//! running keeps these types in memory, and needs 4 to 15 ms for most scripts. It receives scripts over the Language
+//! Server Protocol, and has the same limits and confinement as a process for a single check.
 //!
-//! A process checks only scripts of one owner, so that a flaw in the checker cannot pass data between owners. If it fails,
-//! it is killed, and a new process for a single check repeats the check.
+//! A process checks only scripts of one owner, so that a flaw in the checker cannot pass data between owners. If the
+//! process fails, it is killed, and a new process for a single check repeats the check.
 
 use std::{
     fmt, fs,
@@ -39,19 +39,19 @@ const MAX_IDLE_SERVERS: usize = 4;
 /// The time after which an idle process ends.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(600);
 
-/// The interval of the search for processes that have been idle for too long.
+/// The interval between checks for processes that have been idle for too long.
 const IDLE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Maximum number of checks of one process. Its memory grows slowly.
+/// Maximum number of checks per process. The memory of a process grows slowly with each check.
 const MAX_CHECKS: u32 = 500;
 
-/// Maximum memory of a process that stays running, in bytes. A script can make a process use more.
+/// Maximum memory of a process that stays running, in bytes. A process can use more memory during a check.
 const MAX_IDLE_BYTES: u64 = 256 << 20;
 
-/// The number of processes that fail to start in a row, after which no more are started.
+/// Maximum number of consecutive processes that fail to start. After that, no more are started.
 const MAX_FAILED_STARTS: usize = 3;
 
-/// Maximum number of messages of a process that have not been read.
+/// Maximum number of unread messages from a process.
 const MAX_WAITING_MESSAGES: usize = 16;
 
 /// Maximum length of a message's header line in bytes.
@@ -63,7 +63,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// The unit of columns in messages: characters, as in the output of a single check.
 const POSITION_ENCODING: &str = "utf-32";
 
-/// Running checkers.
+/// A pool of running checkers.
 pub(super) struct WarmPool {
     starts: Sender<ServerStart>,
     /// Idle processes, the most recently used last.
@@ -77,7 +77,7 @@ impl fmt::Debug for WarmPool {
     }
 }
 
-/// The scripts that a process may check.
+/// The owner and configuration of the scripts that a process may check.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct ServerKey {
     pub(super) owner: String,
@@ -141,7 +141,7 @@ impl WarmPool {
         Ok(answer)
     }
 
-    /// Returns an idle process for such scripts, or starts one.
+    /// Returns an idle process with this key, or starts one.
     fn take(&self, key: ServerKey) -> Result<Server, WarmCheckError> {
         let mut idle = lock(&self.idle);
         if let Some(index) = idle.iter().rposition(|server| server.key == key) {
@@ -167,7 +167,7 @@ impl WarmPool {
         let oldest = remove_oldest(&mut idle);
         idle.push(server);
         drop(idle);
-        // Killing a process takes time, so the lock is not held.
+        // Killing a process takes time, so release the lock first.
         drop(oldest);
     }
 }
@@ -176,13 +176,13 @@ fn lock(idle: &Mutex<Vec<Server>>) -> MutexGuard<'_, Vec<Server>> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes room for one more idle process.
+/// Removes the least recently used process if the pool is full. The caller drops it after it has released the lock.
 fn remove_oldest(idle: &mut Vec<Server>) -> Option<Server> {
     (idle.len() >= MAX_IDLE_SERVERS).then(|| idle.remove(0))
 }
 
 /// Starts processes until the pool is dropped, and ends those that have been idle for too long. The kernel kills a
-/// confined process when the thread that started it ends, so all are started by one thread.
+/// confined process when the thread that started it ends, so a single thread starts all processes.
 fn start_servers(program: &Path, requests: &Receiver<ServerStart>, idle: &Mutex<Vec<Server>>) {
     loop {
         match requests.recv_timeout(IDLE_INTERVAL) {
@@ -221,7 +221,7 @@ struct Server {
 
 impl Server {
     fn start(program: &Path, key: ServerKey) -> io::Result<Self> {
-        // The documents of the protocol replace the script and the declarations.
+        // These files stay empty, because the protocol transfers the script and the declarations.
         let directory = write(&key.configuration, "", "")?;
         let path = directory.path().canonicalize()?;
         let mut command = Command::new(own_program());
@@ -229,7 +229,8 @@ impl Server {
         let (program, stdin, stdout) = start_piped(&mut command, NAME)?;
         let (frames, written) = mpsc::channel();
         let (received, messages) = mpsc::sync_channel(MAX_WAITING_MESSAGES);
-        // A process that reads or writes nothing must not block a check beyond its deadline.
+        // Use separate threads, so that a process that neither reads nor writes cannot block a check beyond its
+        // deadline.
         thread::Builder::new().spawn(move || write_frames(stdin, &written))?;
         thread::Builder::new().spawn(move || read_messages(stdout, &received))?;
         Ok(Self {
@@ -312,7 +313,7 @@ impl Server {
             };
             let message_id = message.get("id").cloned();
             match message_id {
-                // The client supports no requests of the server.
+                // The client supports no requests from the server, so answer with `null`.
                 Some(asked) if message.get("method").is_some() => {
                     self.send(&json!({ "jsonrpc": "2.0", "id": asked, "result": null }));
                 }
@@ -330,7 +331,7 @@ impl Server {
 
     fn send(&self, message: &Value) {
         let body = message.to_string();
-        // If the process has ended, the next request fails.
+        // Ignore errors: if the process has ended, the next request fails.
         let _ = self.frames.send(format!("Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes());
     }
 }
@@ -364,7 +365,7 @@ fn read_message(reader: &mut impl BufRead) -> Option<Value> {
     loop {
         let mut line = String::new();
         reader.by_ref().take(MAX_HEADER_BYTES).read_line(&mut line).ok()?;
-        // The end of the stream has no line break.
+        // At the end of the stream, the line has no line break.
         let line = line.strip_suffix("\r\n")?;
         if line.is_empty() {
             break;

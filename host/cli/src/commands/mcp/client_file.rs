@@ -16,7 +16,7 @@ pub(super) enum EditError {
     Form(String),
 }
 
-/// JSON as editors read it: with comments and trailing commas.
+/// Parser options for JSON with comments and trailing commas, as editors accept it.
 const JSON: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_loose_object_property_names: false,

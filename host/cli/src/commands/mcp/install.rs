@@ -103,8 +103,8 @@ pub(super) fn run(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<i32
     Ok(0)
 }
 
-/// Returns the command that the client starts: this program by its absolute path, because graphical programs have a
-/// different `PATH`.
+/// Returns the command that the client starts: this program by its absolute path, because programs with a graphical
+/// interface have a different `PATH`.
 fn start(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<Start> {
     let program = own_program();
     let program = fs::canonicalize(&program).unwrap_or(program);
@@ -113,7 +113,7 @@ fn start(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<Start> {
         text.with_context(|| format!("`{}` is not UTF-8; move it to a UTF-8 path", escaped(path)))
     };
     let mut words = vec!["mcp".to_owned()];
-    // The client does not inherit the variables of this shell.
+    // The client does not inherit the variables of this shell, so pass their values as flags.
     let cache = global.cache_dir.iter().map(|path| ("--cache-dir", path));
     let bundles = global.bundle.iter().map(|path| ("--bundle", path));
     let prepared = global.prepared.iter().map(|path| ("--prepared", path));
@@ -127,8 +127,9 @@ fn start(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<Start> {
     Ok(Start { command: text(&program)?, args: words })
 }
 
-/// Returns `true` if `program` finds a bundle itself. The script of a Python package uses the files of its environment,
-/// and `running` is the Python interpreter. Paths of these files change with Python's version.
+/// Returns `true` if `program` finds a bundle without a flag. This is the case for the script of a Python package,
+/// which finds the files of its own environment; `running` is then the Python interpreter. A flag would stop working
+/// when an update of Python changes the paths of these files.
 fn is_found_by(program: &Path, running: &Path, bundle: &Path) -> bool {
     let bundle = fs::canonicalize(bundle).unwrap_or_else(|_| bundle.to_owned());
     let environment = program.parent().and_then(Path::parent);
@@ -236,7 +237,7 @@ impl Client {
             Self::GeminiCli => home()?.join(".gemini/settings.json"),
             Self::Vscode => ".vscode/mcp.json".into(),
             Self::Windsurf => home()?.join(".codeium/windsurf/mcp_config.json"),
-            // On macOS, Zed uses `~/.config` and ignores XDG_CONFIG_HOME.
+            // On macOS too, Zed uses `~/.config`. It ignores XDG_CONFIG_HOME there.
             Self::Zed => settings(".config")?.join("zed/settings.json"),
         })
     }

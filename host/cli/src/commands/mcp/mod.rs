@@ -189,8 +189,8 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     let (config, root) = tenant_config(args, fleet.as_ref())?;
     let mut table = WorkersTable::default();
     args.workers.apply(&mut table);
-    // Without HTTP there are no workers: the client is one of the current user's programs, and waits for the first
-    // answer.
+    // Use workers only with HTTP. Over standard input and output, the client is one of the current user's own programs,
+    // and starting workers would delay the first answer.
     let workers = if args.listen.is_some() { table.processes() } else { 0 };
     let pooling = if workers == 0 { Pooling::Pooled } else { Pooling::Single };
     let host = Arc::new(Host::open(global, pooling)?);
@@ -230,7 +230,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
             let own = Some(TENANT.to_owned());
             let root = root.as_deref();
             let job = WorkerJob { config: worker_config, own, root, has_parts: false, count: workers };
-            // Compiles and prepares the code that the workers load.
+            // Compile and prepare the code that the workers load.
             prepare_now(&host, &service).await?;
             service.start_workers(serve_worker::workers_config(global, &host, job)?).await?;
         }
@@ -250,7 +250,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
         }
         served.and(saved)
     });
-    // Does not wait for a blocking read of standard input, which may still be running.
+    // Do not wait for a blocking read of standard input, which may still be in progress.
     runtime.shutdown_background();
     served.map(|()| 0)
 }
@@ -266,7 +266,7 @@ fn tenant_config(args: &ServerArgs, fleet: Option<&FleetClient>) -> anyhow::Resu
     Ok((config, Some(sessions.location().to_owned())))
 }
 
-/// Requires approval for calls to these tools in the policy.
+/// Makes the policy require approval for calls to these tools.
 fn require_approval(config: &TenantConfig, policy: &mut Policy, names: &[String]) -> anyhow::Result<()> {
     for name in names {
         if config.approved_tools.iter().any(|tool| tool.name() == name) {
@@ -285,7 +285,7 @@ fn require_approval(config: &TenantConfig, policy: &mut Policy, names: &[String]
     Ok(policy.check()?)
 }
 
-/// Starts the MCP servers and reads the documents of the APIs whose tools scripts can call.
+/// Starts the MCP servers and reads the OpenAPI documents whose tools scripts can call.
 pub(crate) async fn start(servers: Vec<UpstreamConfig>, policy: &Policy) -> anyhow::Result<Option<Upstreams>> {
     if servers.is_empty() {
         return Ok(None);

@@ -7,15 +7,15 @@ use glovebox::{Checkpoints, Limits, Policy};
 
 use super::frame::{FieldValue, each_field};
 
-/// Execution time of a snippet for which the client sets no limit.
+/// Limit on a snippet's execution time if the client sets none.
 pub(super) const DEFAULT_FEED: Duration = Duration::from_secs(60);
-/// The versions of the protocol.
+/// The supported versions of the protocol.
 const VERSIONS: RangeInclusive<u64> = 5..=6;
-/// Limit on an execution, including its waits. The client can take any time to answer a call.
+/// Limit on an execution, including its waits: a day, because a client can take any time to answer a call.
 const MAX_WAIT_MS: u64 = 24 * 3600 * 1000;
-/// Minimum of the memory limit, which CPython needs in addition to its image.
+/// Lower bound for the memory limit. CPython needs this much in addition to its image.
 const MIN_MEMORY_BYTES: u64 = 16 << 20;
-/// Recursion limits: the protocol's default, and the largest that the C stack of CPython is known to support.
+/// Recursion limits: the protocol's default, and the highest limit for which CPython's C stack is known to suffice.
 const DEFAULT_RECURSION: u64 = 1000;
 const MAX_RECURSION: u64 = 10_000;
 
@@ -90,7 +90,7 @@ impl SessionConfig {
         policy.session.checkpoints = Checkpoints::Always;
         let limits = &mut policy.limits;
         (limits.timeout_ms, limits.tool_timeout_ms) = (MAX_WAIT_MS, MAX_WAIT_MS);
-        // The execution time is limited instead.
+        // Fuel needs no limit, because the execution time is limited.
         limits.fuel = i64::MAX.unsigned_abs();
         (limits.tool_calls, limits.tool_bytes) = (1_000_000, 32 << 20);
         (limits.stdout_bytes, limits.stderr_bytes) = (16 << 20, 16 << 20);
@@ -105,7 +105,7 @@ impl SessionConfig {
         self.recursion.unwrap_or(DEFAULT_RECURSION).min(MAX_RECURSION)
     }
 
-    /// Returns the limit on the execution time of a snippet, and of the part until its next event.
+    /// Returns the limits on a snippet's execution time: on the total time, and on the time until the next event.
     pub(super) fn times(&self) -> (Duration, Duration) {
         let feed = self.feed_micros.map_or(DEFAULT_FEED, Duration::from_micros);
         (feed, self.turn_micros.map_or(Duration::MAX, Duration::from_micros))

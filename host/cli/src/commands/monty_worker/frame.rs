@@ -32,7 +32,8 @@ pub(super) fn read(from: &mut impl Read) -> anyhow::Result<Option<Vec<u8>>> {
     Ok(Some(message))
 }
 
-/// Writes a frame to standard output. Print events come from another thread, so a frame is written under one lock.
+/// Writes a frame to standard output. The output lock is held for the whole frame, because another thread writes print
+/// events.
 pub(super) fn write(message: &[u8]) -> io::Result<()> {
     let size = u32::try_from(message.len()).map_err(|_| io::Error::from(ErrorKind::FileTooLarge))?;
     let mut out = stdout().lock();
@@ -41,7 +42,8 @@ pub(super) fn write(message: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// Reads the fields of a message, which may be untrusted. Stores nothing, because a message can have millions of fields.
+/// Visits the fields of a message, which may be untrusted. Does not collect them, because a message can have millions
+/// of fields.
 pub(super) fn each_field<'a>(mut message: &'a [u8], mut visit: impl FnMut(u64, FieldValue<'a>)) -> anyhow::Result<()> {
     while !message.is_empty() {
         let (number, value) = next_field(&mut message).context("a request is not a valid message")?;

@@ -55,10 +55,10 @@ const GUEST: [(&str, &str); 3] = [
 /// records it.
 const FEED_SOURCE: &str = "__import__('_monty').feed()";
 const TURN_TOOL: &str = "monty_turn";
-/// Time for an execution to end after its last event.
+/// Maximum time for an execution to end after its last event.
 const END: Duration = Duration::from_secs(10);
 
-/// Kinds of requests and events: the numbers of fields in the protocol.
+/// Kinds of requests and events, which are field numbers in the protocol.
 mod request {
     pub(super) const CONFIGURE: u64 = 1;
     pub(super) const FEED: u64 = 3;
@@ -81,7 +81,7 @@ mod event {
     pub(super) const FATAL_ERROR: u64 = 11;
 }
 
-/// The arguments of a call to the tool: an event, or 0 for the snippet.
+/// The arguments of a call to `monty_turn`: an event, or kind 0 to fetch the snippet.
 #[derive(Deserialize)]
 struct Turn {
     kind: u64,
@@ -125,7 +125,7 @@ pub(crate) fn run(global: &GlobalArgs, _: &MontyWorkerArgs) -> anyhow::Result<i3
         }
     };
     if let Err(error) = &ended {
-        // If the client has ended, the event cannot be sent. The error is also returned.
+        // If the client has exited, the event cannot be sent. The error is returned in both cases.
         let _ = worker.send(event::FATAL_ERROR, &Message::default().bytes(1, format!("{error:#}").as_bytes()).finish());
     }
     ended.map(|_| 0)
@@ -146,7 +146,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Handles a request. Returns `false` at the last one.
+    /// Handles a request. Returns `false` after the last request.
     fn handle(&mut self, message: &[u8]) -> anyhow::Result<bool> {
         let mut request = None;
         each_field(message, |kind, value| match value {
@@ -162,7 +162,7 @@ impl<'a> Worker<'a> {
                     self.fail("RuntimeError", "type checking is unsupported; use `type_check=False`")?;
                 } else {
                     self.configure(config)?;
-                    // Opened before the first snippet, whose time limit does not include it.
+                    // Open the session now, because the time limit of the first snippet does not include this.
                     self.session = Some(self.open()?);
                     self.send(event::OK, &[])?;
                 }
@@ -175,7 +175,7 @@ impl<'a> Worker<'a> {
             request::ABORT_FEED => {
                 let feed = self.feed.take().context("no snippet waits for an answer")?;
                 stop(&feed)?;
-                // Both messages consist of the exception.
+                // The body of the request is the exception, and so is the body of the event.
                 self.send(event::ERROR, body)?;
             }
             request::DUMP => self.dump()?,
@@ -228,7 +228,7 @@ impl<'a> Worker<'a> {
 
     fn feed(&mut self, body: &[u8]) -> anyhow::Result<()> {
         ensure!(self.feed.is_none(), "another snippet waits for an answer");
-        // A script can end its session.
+        // A script can end its session. In that case, open a new one.
         let session = match self.session.clone().filter(|session| session.ended().is_none()) {
             Some(session) => session,
             None => self.open()?,
@@ -241,7 +241,7 @@ impl<'a> Worker<'a> {
         let request = Request::new(FEED_SOURCE).suspendable(true).on_output(printer.listener()).cancel(&cancel);
         let started = session.start(request)?;
         let mut feed = WaitingFeed { started, cancel, call: 0 };
-        // A script can replace the worker's modules in the guest, so this step has a time limit too.
+        // A script can replace the worker's modules in the guest, so this step needs a time limit too.
         let Step::NeedsTools(calls) = feed.started.advance(Vec::new(), Some(DEFAULT_FEED))? else {
             stop(&feed)?;
             return self.fail("RuntimeError", "the snippet did not start");
@@ -308,8 +308,9 @@ impl<'a> Worker<'a> {
         self.total_time = self.total_time.saturating_add(elapsed);
     }
 
-    /// Sends the session's state: whether a snippet waits, the size of the configuration, the configuration, and the
-    /// session or the suspended execution. Suspending ends the execution, so it is then resumed.
+    /// Sends the session's state: a byte that is 1 if a snippet waits, the size of the configuration, the
+    /// configuration, and the session or the suspended execution. Suspending ends the execution, so the execution is
+    /// then resumed.
     fn dump(&mut self) -> anyhow::Result<()> {
         let Some(config) = self.config.clone() else { bail!("the session is not configured") };
         let mut state = vec![u8::from(self.feed.is_some())];
@@ -336,7 +337,7 @@ impl<'a> Worker<'a> {
             Ok(None) => self.send(event::OK, &[]),
             Ok(Some((kind, body))) => self.send(kind, &body),
             Err(error) => {
-                // Otherwise the limits in the dump would apply to the client's session.
+                // The client's session must keep its own limits instead of those in the dump.
                 (self.config, self.sandbox) = (config, sandbox);
                 self.fail("ValueError", &format!("cannot load the dump: {error:#}"))
             }
@@ -375,7 +376,7 @@ impl<'a> Worker<'a> {
         let session = sandbox.resume_suspended_session(suspended, ResumeOptions::default())?;
         let (cancel, printer) = (CancelToken::new(), self.printer.clone());
         let started = session.start(suspended.request().on_output(printer.listener()).cancel(&cancel))?;
-        // The snippet repeats its computations. The client's limit on their time can exceed the default.
+        // The snippet repeats its computations. The client's limit on their time can exceed the default limit.
         let (feed_limit, _) = self.config.as_ref().context("the session is not configured")?.times();
         let Step::NeedsTools(calls) = started.advance(Vec::new(), Some(feed_limit.max(DEFAULT_FEED)))? else {
             bail!("the suspended snippet is not waiting for a call");
@@ -415,7 +416,7 @@ impl<'a> Worker<'a> {
 
 /// Returns the script that prepares a session.
 fn setup(recursion: u64) -> String {
-    // JSON text of strings is also Python.
+    // A JSON array of strings is also valid Python.
     let modules = json!(GUEST);
     format!(
         "def load(modules):

@@ -13,7 +13,8 @@ use super::{
 };
 use crate::output::incomplete;
 
-/// A sender of output as text. Clones share the bytes of incomplete characters, which a dump must not split.
+/// A sender of output as text. Clones share the bytes of incomplete characters, so that a dump does not split a
+/// character.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Printer(Arc<Mutex<Incomplete>>);
 
@@ -25,7 +26,8 @@ struct Incomplete {
 }
 
 impl Printer {
-    /// Returns the listener that sends output. If the client has gone, the next event fails too.
+    /// Returns the listener that sends output. Errors are ignored here: if the client has exited, sending the next
+    /// event fails too.
     pub(super) fn listener(self) -> impl FnMut(Stream, &[u8]) + Send + 'static {
         move |stream, bytes| {
             let mut incomplete = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,7 +38,7 @@ impl Printer {
         }
     }
 
-    /// Sends the bytes of incomplete characters as replacement characters at the end of a snippet.
+    /// Sends replacement characters for incomplete characters at the end of a snippet.
     pub(super) fn finish(&self) {
         let Incomplete { stdout, stderr } = mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         send(Stream::Stdout, &String::from_utf8_lossy(&stdout));
@@ -54,7 +56,7 @@ fn send(stream: Stream, text: &str) {
     let _ = frame::write(&Message::default().bytes(event::PRINT, &print).finish());
 }
 
-/// Removes the text from a buffer, except for an incomplete character at the end.
+/// Removes and returns the text in a buffer, except for an incomplete character at the end.
 fn take_text(buffer: &mut Vec<u8>) -> String {
     let rest = buffer.split_off(buffer.len().saturating_sub(incomplete(buffer)));
     String::from_utf8_lossy(&mem::replace(buffer, rest)).into_owned()
@@ -71,7 +73,7 @@ mod tests {
             (&b"a\xc3"[..], "a", &b"\xc3"[..]),
             (b"\xa9", "\u{e9}", b""),
             (b"\xe2\x82", "", b"\xe2\x82"),
-            // Not the rest of that character, and another one.
+            // Bytes that do not complete the character, followed by the beginning of another character.
             (b"b\xff\xf0\x9f", "\u{fffd}b\u{fffd}", b"\xf0\x9f"),
             (b"\x98\x80", "\u{1f600}", b""),
         ] {

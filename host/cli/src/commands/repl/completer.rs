@@ -35,7 +35,7 @@ pub(super) struct Completions {
 pub(super) struct Completer {
     pub(super) dialect: Dialect,
     /// The sandbox for copies of sessions, in which names are looked up. It has the runtime of the sessions, the policy
-    /// from [`inspection_policy`] and no tools, so that a query cannot change the session or have other effects.
+    /// from [`inspection_policy`] and no tools, so that a query can neither change the session nor have other effects.
     pub(super) inspection: Sandbox,
     /// The session in which the next input runs. `None` if it cannot be used.
     pub(super) session: Option<Session>,
@@ -186,15 +186,15 @@ fn without_dot<'s, 'a>(tokens: &'s [Token<'a>]) -> Option<&'s [Token<'a>]> {
 const PYTHON: &str = include_str!("names.py");
 const JAVASCRIPT: &str = include_str!("names.js");
 
-/// Maximum private memory in bytes of a session to copy. Copying more would delay the Tab key noticeably.
+/// Maximum private memory of a session that is copied, in bytes. Copying more would delay completion noticeably.
 const MAX_PRIVATE_BYTES: u64 = 64 << 20;
 /// The fuel limit for one query. A query uses a few million units.
 const FUEL: u64 = 1_000_000_000;
 /// The timeout of one query, which takes a few milliseconds.
 const TIMEOUT_MS: u64 = 500;
-/// Maximum length of an answer in bytes.
+/// Maximum length of a query's JSON result, in bytes.
 const MAX_JSON_BYTES: usize = 512 << 10;
-/// Maximum number of names.
+/// Maximum number of names in a query's result.
 const MAX_NAME_COUNT: usize = 1_000;
 
 /// Returns the policy for copies of sessions. `of_sessions` is the sessions' own policy.
@@ -208,7 +208,8 @@ pub(super) fn inspection_policy(of_sessions: &Policy) -> Policy {
     policy
 }
 
-/// Returns a query's source. JSON strings are literals in both languages, and `root` is a plain name.
+/// Returns a query's source. JSON strings are literals in both languages, and `root` is a plain name, so nothing else
+/// needs escaping.
 fn query(dialect: Dialect, word: &IncompleteName<'_>, declared: &BTreeSet<&str>) -> String {
     let prefix = json!(word.prefix);
     let (root, path) = match word.path.split_first() {

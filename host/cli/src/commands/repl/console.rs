@@ -1,4 +1,4 @@
-//! The loop that reads, runs and prints.
+//! The read-eval-print loop.
 
 use std::{
     collections::BTreeMap,
@@ -75,7 +75,7 @@ impl Console {
                 Ok(NextAction::Input) => {}
                 Ok(NextAction::Leave { exit_code }) => break exit_code,
                 Err(error) if terminal::is_broken_pipe(&error) => return Err(error),
-                // An error is only reported, so that the session's data is not lost.
+                // Report the error and continue, so that the session's data is not lost.
                 Err(error) => terminal::report(&error),
             }
         };
@@ -91,7 +91,7 @@ impl Console {
 
     fn greeting(&self) -> String {
         let (title, glovebox) = (self.dialect().title(), env!("CARGO_PKG_VERSION"));
-        // TypeScript has no version here: its types are only stripped.
+        // Show no version for TypeScript, whose types are only stripped.
         let version = self.sandbox.version().filter(|_| self.dialect() != Dialect::TypeScript);
         let version = version.map_or_else(String::new, |version| format!(" {version}"));
         format!("{title}{version} in glovebox {glovebox}; `:help` lists the commands, Ctrl-D quits\n")
@@ -120,7 +120,8 @@ impl Console {
         self.sessions.get_mut(&self.current).context("the current session no longer exists; open one with `:reset`")
     }
 
-    /// At a terminal, begins to bind `_` to the value of the current session's last input, as interpreters do.
+    /// At a terminal, starts to bind `_` to the value of the last input in the current session, as interactive
+    /// interpreters do.
     fn bind_last_value(&mut self) -> anyhow::Result<()> {
         let dialect = self.dialect();
         if self.lines.is_terminal() { self.active_mut()?.bind_last_value(dialect) } else { Ok(()) }

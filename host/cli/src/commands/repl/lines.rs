@@ -1,4 +1,4 @@
-//! Source of input: a terminal, with editing and a history, or a file or pipe, line by line.
+//! The source of input: a terminal with line editing and a history, or a file or pipe, which is read line by line.
 
 use std::{
     borrow::Cow,
@@ -86,7 +86,7 @@ impl Lines {
         Self::Piped { from: Box::new(io::stdin().lock()), parser, max_bytes }
     }
 
-    /// Returns `true` if a person types the input.
+    /// Returns `true` if the input comes from a terminal.
     pub(super) fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal { .. })
     }
@@ -100,7 +100,7 @@ impl Lines {
                 }
                 match editor.readline(&(prompt, format!("{GOOD}{prompt}{GOOD:#}"))) {
                     Ok(text) => {
-                        // Removes trailing whitespace, such as the indentation of a blank last line.
+                        // Remove trailing whitespace, such as the indentation of a blank last line.
                         let text = text.trim_end();
                         remember(editor, history.as_ref(), text);
                         Ok(Input::Text(without_mark(text).to_owned()))

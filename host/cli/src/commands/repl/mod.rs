@@ -1,4 +1,4 @@
-//! `glovebox repl`: a session at the terminal, or fed from a pipe.
+//! `glovebox repl`: an interactive session at the terminal, or a session whose inputs come from a pipe.
 
 mod completer;
 mod console;
@@ -92,7 +92,7 @@ pub(crate) struct ReplArgs {
     policy: PolicyArgs,
 }
 
-/// The name of a temporary session.
+/// The name of the initial session if it is temporary.
 const UNNAMED: &str = "main";
 
 pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
@@ -127,7 +127,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     let parser = Parser::new(sibling(&host, args, &sandbox, &Policy::default())?, dialect);
     let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() {
         let inspection = sibling(&host, args, &sandbox, &completer::inspection_policy(&policy))?;
-        // Without a state directory, the REPL works without a history.
+        // If there is no state directory, the REPL works without a history.
         let history = stored::create_state_dir().ok().map(|dir| dir.join(dialect.history_file()));
         Lines::terminal(&parser, Completer { dialect, inspection, session: None }, history)?
     } else {

@@ -122,13 +122,13 @@ fn opens_bracket(line: &[&Token<'_>]) -> bool {
     depth > lowest
 }
 
-/// Returns `true` if a statement that begins with this token is the last one of its block.
+/// Returns `true` if a statement that begins with this token ends its block.
 fn leaves_block(token: &Token<'_>) -> bool {
     token.kind == Kind::Keyword && matches!(token.text, "return" | "pass" | "break" | "continue" | "raise")
 }
 
-/// Returns an input of one line without the leading space that excludes it from the history. Python would read the
-/// space as indentation. Returns longer inputs unchanged.
+/// Returns a single-line input without the leading space that excludes it from the history. Python would read the space
+/// as indentation. Returns a multi-line input unchanged.
 pub(super) fn without_mark(text: &str) -> &str {
     if text.contains('\n') { text } else { text.trim_start() }
 }

@@ -177,7 +177,7 @@ pub(super) fn undo(session: &Session, count: u64, executions_at_start: u64) -> a
 
 const ERROR: Style = AnsiColor::Red.on_default();
 
-/// A printer of one input's output. Clones print for the same input.
+/// A printer of one input's output. Clones print the output of the same input.
 #[derive(Clone)]
 pub(super) struct Printer {
     pub(super) output: Passthrough,

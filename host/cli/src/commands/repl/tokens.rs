@@ -1,5 +1,5 @@
-//! Splits an input into tokens, exact enough for colours, indentation and completion. The language's parser decides
-//! everything else.
+//! Splits an input into tokens, accurately enough for colours, indentation and completion. The language's parser
+//! decides everything else.
 
 use glovebox::{Language, Request};
 
@@ -199,7 +199,7 @@ fn number(rest: &str) -> Extent {
 /// The name of TypeScript inputs. The engine detects TypeScript by the extension.
 const TYPESCRIPT_NAME: &str = "<sandbox>.ts";
 
-/// The keywords of a language, separated by spaces.
+/// The keywords of each language, separated by spaces.
 const PYTHON_KEYWORDS: &str = "\
     False None True and as assert async await break class continue def del elif else except finally for from \
     global if import in is lambda nonlocal not or pass raise return try while with yield";
@@ -208,7 +208,7 @@ const JAVASCRIPT_KEYWORDS: &str = "\
     finally for function if import in instanceof let new null return static super switch this throw true try \
     typeof undefined var void while with yield of";
 
-/// Additional words of TypeScript that are rarely names.
+/// Additional keywords of TypeScript that are rarely used as names.
 const TYPESCRIPT_KEYWORDS: &str =
     "abstract declare implements interface keyof namespace private protected public readonly";
 
@@ -264,7 +264,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the keywords for colours and completion. Some of them can also be names.
+    /// Returns the keywords for colours and completion. Some of them can also be used as names.
     pub(super) fn keywords(self) -> impl Iterator<Item = &'static str> {
         let (base, more) = match self {
             Self::Python => (PYTHON_KEYWORDS, ""),

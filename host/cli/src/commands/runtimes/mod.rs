@@ -170,7 +170,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RuntimesArgs) -> anyhow::Result<i3
     Ok(0)
 }
 
-/// Interpreters and tools to select if no name is given.
+/// The selection of interpreters and tools if no name is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DefaultSelection {
     Defaults,
@@ -242,7 +242,8 @@ fn known(host: &Host) -> anyhow::Result<Vec<RuntimeOrTool>> {
 fn select(host: &Host, args: &NameArgs, unnamed: DefaultSelection) -> anyhow::Result<Vec<RuntimeOrTool>> {
     let known = known(host)?;
     if args.names.is_empty() {
-        // `glovebox run` starts scripts on the default runtimes, or on the runtimes that those are based on.
+        // `glovebox run` starts scripts on the default runtimes, or on the runtimes from which the default runtimes are
+        // derived.
         let starts = Language::ALL.into_iter().map(|language| host.engine.runtime_for(language, ""));
         let starts = starts.collect::<Result<Vec<_>, _>>()?;
         let is_needed = |known: &RuntimeOrTool| match known {
@@ -351,7 +352,7 @@ fn path(host: &Host, args: &NameArgs) -> anyhow::Result<()> {
 }
 
 fn print_located(args: &NameArgs, located: LocatedBinary) -> anyhow::Result<()> {
-    // The text is only the path, so that a shell can use it.
+    // Print only the path, so that a shell can use the output.
     out_report(args.json, &located, || format!("{}\n", located.path.display()))
 }
 
@@ -396,7 +397,7 @@ fn prepare(host: &Host, args: &PrepareArgs) -> anyhow::Result<()> {
 
 fn add(host: &Host, args: &AddArgs) -> anyhow::Result<()> {
     let known = known(host)?;
-    // Unknown names are reported before the first interpreter is prepared.
+    // Report unknown names before preparing the first interpreter.
     let found = args.names.iter().map(|name| find(&known, name)).collect::<anyhow::Result<Vec<_>>>()?;
     for known in &found {
         let RuntimeOrTool::Runtime(runtime) = known else {

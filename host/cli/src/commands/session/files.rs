@@ -168,7 +168,7 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
         Action::Cat { path } => {
             let bytes = files.read(path)?;
             let mut out = BufWriter::new(io::stdout().lock());
-            // The script chose the file's contents, which must not control a terminal.
+            // The script chose the file's contents, which must not control the terminal.
             if out.get_ref().is_terminal() {
                 write_printable(&mut out, &bytes)?;
             } else {

@@ -421,7 +421,7 @@ fn import(session_dir: &SessionDir, args: &ImportArgs) -> anyhow::Result<()> {
     print_created(session_dir, &id, args.json)
 }
 
-/// Opens a file, or standard input for `-`. Returns its name for messages, too.
+/// Opens a file, or standard input for `-`. Also returns its name for messages.
 fn open_input(path: &Path, kind: &str) -> Result<(String, Box<dyn Read>), HintedError> {
     if path.as_os_str() == STDIN {
         return Ok(("standard input".to_owned(), Box::new(io::stdin().lock())));
