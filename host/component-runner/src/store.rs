@@ -125,7 +125,7 @@ impl Limiter {
         self.add(instance_bytes, 0)
     }
 
-    /// Returns the bytes of all instances, memories and tables.
+    /// Returns the total size of all instances, memories and tables in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory.used
     }

@@ -46,7 +46,7 @@ pub(crate) enum MonitorOutcome<R> {
     Reported(R),
     /// The thread ended without a report: it panicked.
     Lost,
-    /// The stopped run did not end: its thread blocks in a system call.
+    /// The stopped run did not end, because its thread is blocked in a system call.
     Stuck(StopReason),
 }
 

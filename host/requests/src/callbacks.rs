@@ -56,7 +56,7 @@ pub enum CallbacksError {
     Client(#[source] reqwest::Error),
 }
 
-/// A tool's callback URL is not allowed.
+/// The error for a tool's callback URL that is not allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("`callback` of the tool `{tool}`: `{url}` {reason}", tool = escaped(.tool), url = escaped(.url))]
 pub struct CallbackRefused {
@@ -65,7 +65,7 @@ pub struct CallbackRefused {
     reason: &'static str,
 }
 
-/// A callback URL that was checked. [`Callbacks::target`] creates it.
+/// A callback URL that has been checked. [`Callbacks::target`] creates it.
 #[derive(Clone, Debug)]
 pub struct CallbackTarget(AllowedUrl);
 
@@ -396,7 +396,7 @@ mod tests {
     #[tokio::test]
     async fn missing_responses_have_distinct_errors() {
         let (first, second) = (start_without_http(), start_without_http());
-        // Bound last, so that neither server has this port.
+        // Bind this address last, so that neither server has its port.
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let cases = [
             (format!("http://{closed}/"), "cannot be called: its host refused the connection"),

@@ -1,4 +1,4 @@
-//! Definitions in a component: the instantiation steps of the component and of each nested component.
+//! The instantiation steps of a component and of each nested component.
 
 use wasmparser::{
     CanonicalFunction, ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, Encoding,
@@ -69,7 +69,7 @@ pub(super) enum InstantiationStep<'a> {
     Lift,
     Lower(u32),
     BuiltIn,
-    /// The upper bound on the number of resource types in a type section.
+    /// An upper bound on the number of resource types in a type section.
     Resources(u64),
     /// The number of items that no other component receives: aliases of core items and types, core instances, and
     /// types.

@@ -9,8 +9,8 @@ use glovebox_component_runner::{
 
 use crate::support::{component, config, prepared, probe, world};
 
-/// Exports a top-level function, an interface in two versions, another interface with a function of the same name, and
-/// types.
+/// A component that exports a top-level function, an interface in two versions, another interface with a function of
+/// the same name, and types.
 const APP: &str = r#"
 (component
   (type $point' (record (field "x" s32) (field "y" s32) (field "label" (option string))))

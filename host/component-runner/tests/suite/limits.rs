@@ -277,7 +277,7 @@ fn elements_of_tables_count_as_memory() {
 
 #[test]
 fn instance_limits_are_checked_before_allocation() {
-    // 900 instances with 100,000 elements each would be 1.4 GB.
+    // 900 instances with 100,000 elements each would take 1.4 GB.
     let text = format!(
         "(core module $m (func $f) (elem func {})) {}",
         "$f ".repeat(100_000),
