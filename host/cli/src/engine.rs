@@ -149,7 +149,7 @@ fn check_runtime_path(path: &Path) -> Result<(), HintedError> {
     found.map(drop)
 }
 
-/// Minimum duration of a step for which a line is printed.
+/// Minimum duration of a step that is reported with a line.
 const WORTH_A_LINE: Duration = Duration::from_secs(1);
 /// The interval between frames of the spinner.
 const TICK: Duration = Duration::from_millis(120);
@@ -168,7 +168,7 @@ enum Display {
 }
 
 impl StepProgress {
-    /// Removes the bar from the screen before the guest's output.
+    /// Removes the progress bar from the screen before the guest's output.
     pub(crate) fn clear(&self) {
         let mut display = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Display::Bar(bar) = &*display {

@@ -118,8 +118,8 @@ fn put(path: &Path, bytes: &[u8], mode: u32, name: impl Fn(&File, &Path, &Path) 
         written
     };
     match put_once() {
-        // Another process may have removed this file. It removes abandoned files by name, so it can remove a file that
-        // was created after its check.
+        // A concurrent process may have removed this file. It removes abandoned files by name, so it can remove a file
+        // that was created after its check.
         Err(error) if error.kind() == io::ErrorKind::NotFound => put_once(),
         written => written,
     }
@@ -309,7 +309,7 @@ mod tests {
     fn temporary_files_of_others_are_not_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.gbx");
-        // Another process is still writing.
+        // A second process is still writing.
         let (beside, writing) = create_beside(&path, 0o600).unwrap();
         replace(&path, b"first").unwrap();
         assert!(super::is_at(&writing, &beside));
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap(), fs::read(&other).unwrap()), (b"second".to_vec(), b"own".to_vec()));
         fs::remove_file(&beside).unwrap();
         assert_eq!(names(dir.path()), ["other", "s.gbx"]);
-        // Another user can replace the file with a pipe at any time.
+        // At any time, another user can replace the file with a pipe.
         assert!(Command::new("mkfifo").arg(&beside).status().unwrap().success());
         assert!(open_regular(&beside).is_err());
         replace(&path, b"third").unwrap();

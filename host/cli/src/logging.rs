@@ -72,7 +72,8 @@ impl<S: Subscriber> Layer<S> for JsonLines {
     }
 }
 
-/// Encodes a line and its end. Names from clients and guests can contain terminal controls, which are escaped.
+/// Encodes a log line with its line break. Names from clients and guests can contain control characters for the
+/// terminal, which are escaped.
 fn encoded(line: &Value) -> Vec<u8> {
     let mut text = Vec::new();
     // Infallible: writing to a vector cannot fail, and all keys are strings.
@@ -88,7 +89,7 @@ fn line(event: &Event<'_>, at: Timestamp) -> Value {
     line.insert("timestamp".into(), at.to_string().into());
     line.insert("level".into(), event.metadata().level().as_str().into());
     line.insert("target".into(), event.metadata().target().into());
-    // The fields of an event are separate, so they cannot replace these entries.
+    // All fields except `message` are in a separate object, so they cannot replace these entries.
     if let Some(message) = fields.0.remove("message") {
         line.insert("message".into(), message);
     }

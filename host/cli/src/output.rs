@@ -59,7 +59,7 @@ impl TerminalText {
     }
 }
 
-/// Returns the number of bytes at the end that are an incomplete character.
+/// Returns the number of bytes at the end that form an incomplete character.
 pub(crate) fn incomplete(bytes: &[u8]) -> usize {
     let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     let is_incomplete = str::from_utf8(last).is_err_and(|error| error.error_len().is_none());

@@ -98,7 +98,7 @@ impl Program {
     }
 }
 
-/// The end of a program.
+/// The reason why a program ended.
 pub(crate) enum ProgramEnd {
     /// The program ended. Contains the end of its standard error.
     Exited(ExitStatus, String),

@@ -16,7 +16,7 @@ use crate::{
 /// The file name for standard input.
 pub(crate) const STDIN: &str = "-";
 
-/// A script that was read.
+/// A script and its source text.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// The path as typed, or a placeholder for code that is not from a file. Messages escape the label.
@@ -78,7 +78,7 @@ impl Source {
             .collect()
     }
 
-    /// Sets a TypeScript file name: the engine detects TypeScript by name.
+    /// Gives the script a TypeScript file name, because the engine detects TypeScript by the extension.
     fn mark_typescript(&mut self) {
         let name = self.name.get_or_insert_with(|| SANDBOX_NAME.into());
         let has_extension =

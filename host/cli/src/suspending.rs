@@ -112,7 +112,7 @@ impl NewSuspendedFile {
             // directory.
             match file::check_create(&path) {
                 Ok(()) => return Ok(Self { path, key }),
-                // Another process may have created the file for the same check.
+                // A concurrent process may have created the file for the same check.
                 Err(NotCreated::Exists) if is_empty(&path) => thread::sleep(RETRY),
                 Err(NotCreated::Exists) => break,
                 Err(NotCreated::Failed(error)) => {

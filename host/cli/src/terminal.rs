@@ -52,7 +52,7 @@ impl Error for HintedError {
     }
 }
 
-/// A result to whose error a message and a hint can be added.
+/// An extension of results that adds a message and a hint to the error.
 pub(crate) trait OrHint<T> {
     fn or_hint(self, message: impl FnOnce() -> String, hint: &str) -> Result<T, HintedError>;
 }

@@ -237,7 +237,7 @@ fn compiler_exits_with_its_killed_parent() {
         let flags = ["--compile-memory-bytes", "16GiB", "--cache-dir", &cache];
         let mut command = host(&[&flags[..], &["--invoke", "f()", &file]].concat()).spawn().unwrap();
         let until = Instant::now() + Duration::from_secs(60);
-        // The first process parses the text, the second compiles.
+        // The first process parses the text, and the second compiles the component.
         let compiler = loop {
             let is_compiler = |pid: &u32| {
                 fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().contains("compile-component")

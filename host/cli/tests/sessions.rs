@@ -72,7 +72,7 @@ impl Home {
         (child, out)
     }
 
-    /// Types at a terminal. Each step is a string to wait for and a string to type afterwards.
+    /// Runs a command at a terminal. Each step is a string to wait for and a string to type afterwards.
     fn at_terminal(&self, variables: &[(&str, &str)], args: &[&str], steps: &[(&str, &str)]) -> (String, i64) {
         let mut command = self.with_state("python3");
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/terminal.py")).arg(env!("CARGO_BIN_EXE_glovebox"));

@@ -62,7 +62,7 @@ pub(crate) struct CompileArgs {
     compile_timeout_ms: Option<u64>,
 }
 
-/// Quotas of the component on the sandbox.
+/// Quotas for the component's use of the sandbox.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Quotas")]
 pub(crate) struct QuotaArgs {

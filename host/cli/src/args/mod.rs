@@ -107,7 +107,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// When to use colours.
+/// The choice of when to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal, unless `NO_COLOR` is set

@@ -102,7 +102,7 @@ macro_rules! limit_flags {
         )*}
 
         impl LimitArgs {
-            /// Sets the limits whose flags were given.
+            /// Sets the limits whose flags are given.
             fn apply(&self, limits: &mut Limits) {$(
                 if let Some(value) = self.$name {
                     limits.$name = value;
@@ -183,7 +183,7 @@ limit_flags! {
     session_total_bytes: u64 = bytes, hide_short_help = true;
 }
 
-/// When to commit changes to host directories.
+/// The condition for committing changes to host directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum CommitArg {
     /// After every run

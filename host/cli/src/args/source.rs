@@ -149,7 +149,7 @@ pub(crate) struct ProgramArgs {
     tools: Vec<NamedTool>,
 }
 
-/// A tool of the command line.
+/// A tool that a flag defines.
 #[derive(Clone, Debug)]
 struct NamedTool {
     name: String,

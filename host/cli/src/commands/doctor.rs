@@ -76,7 +76,7 @@ impl Finding {
         Self { status: Status::Warning, remedy: Some(remedy.into()), ..Self::ok(check, detail) }
     }
 
-    /// A failed check, with the causes of an error as its detail.
+    /// Returns a failed check, with an error and its causes as the detail.
     fn wrong(check: impl Into<String>, error: impl Into<anyhow::Error>, remedy: impl Into<String>) -> Self {
         let detail = format!("{:#}", error.into());
         Self { status: Status::Wrong, remedy: Some(remedy.into()), ..Self::ok(check, detail) }

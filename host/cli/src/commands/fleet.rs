@@ -274,7 +274,7 @@ impl NodeOptions {
         self.running.map_or_else(NodeConfig::default_running, usize::from)
     }
 
-    /// Returns the number of blocking threads, which suffices for all executions and for operations on the store.
+    /// Returns a number of blocking threads that suffices for all executions and for operations on the store.
     fn blocking_threads(&self) -> usize {
         self.running().saturating_mul(2).saturating_add(64)
     }

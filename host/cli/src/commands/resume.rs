@@ -315,7 +315,7 @@ impl ApprovedCall {
     }
 }
 
-/// Runs the programs of approved calls, all at once, and returns their answers.
+/// Runs the programs of approved calls concurrently, and returns their answers.
 fn run_programs(
     approved: &[ApprovedCall],
     session_id: Option<&str>,

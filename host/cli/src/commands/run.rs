@@ -324,7 +324,7 @@ impl Job<'_> {
         })
     }
 
-    /// Reports a suspendable execution, which `run` starts. Returns the exit code.
+    /// Starts a suspendable execution by calling `run`, and reports it. Returns the exit code.
     fn advance(
         &self,
         source: &Source,

@@ -252,7 +252,7 @@ pub(super) fn allowed_connections(wanted: usize, running: usize) -> usize {
     wanted.min(left)
 }
 
-/// Returns the number of blocking threads, which suffices for all running and suspended executions and for operations on
+/// Returns a number of blocking threads that suffices for all running and suspended executions and for operations on
 /// the store.
 pub(super) fn blocking_threads(config: &ServerConfig) -> usize {
     config.admission.running.saturating_add(config.suspension().count).saturating_add(64)
@@ -353,7 +353,7 @@ pub(super) async fn cancelled(cancel: &glovebox::CancelToken) {
     stopped.notified().await;
 }
 
-/// The token of the tenant [`ONLY`]. The tokens of the configuration are also accepted.
+/// The token of the tenant [`ONLY`]. The tokens in the configuration are also accepted.
 enum Token {
     /// A token from a flag or the environment.
     Provided(String),

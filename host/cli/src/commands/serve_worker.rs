@@ -56,7 +56,7 @@ impl WorkersArgs {
 
 /// Limit on concurrent executions in a worker. It is never reached, because the server itself limits executions.
 const EXECUTIONS: usize = 100_000;
-/// The name of the directory in the cache directory that contains file locks.
+/// The name of the directory with file locks, within the cache directory.
 const LOCKS: &str = "locks";
 /// The environment variables that a worker inherits.
 const VARIABLES: [&str; 10] = [
@@ -163,7 +163,7 @@ impl WorkerConfig {
         self.dir().map_or_else(|| self.cache.join(LOCKS), Path::to_owned)
     }
 
-    /// Returns a tenant's store. If the store is not a directory, the server has opened it and the worker uses it
+    /// Returns a tenant's store. If the store is not a directory, the server opens it, and the worker accesses it
     /// through the server.
     fn store(&self, name: &str, tenants: &WorkerTenants) -> anyhow::Result<Arc<dyn SessionStore>> {
         Ok(match (self.dir(), &self.root) {

@@ -137,7 +137,7 @@ impl TypesArgs {
     }
 }
 
-/// Fails if a source whose types are to be checked is not Python.
+/// Fails if a source for a type check is not Python.
 #[cfg(feature = "full")]
 fn require_python(source: &Source, language: Option<Language>) -> Result<(), HintedError> {
     match language {

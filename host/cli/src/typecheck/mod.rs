@@ -189,8 +189,8 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
     std::path::absolute(path)
 }
 
-/// Confines this process and executes the checker on a directory that [`TypeChecker`] has written, for one check or with
-/// `serves` for many. Both paths must be absolute. Returns only if this fails.
+/// Confines this process and executes the checker on a directory that [`TypeChecker`] has written. The checker performs
+/// one check or, with `serves`, many. Both paths must be absolute. Returns only if this fails.
 pub(crate) fn execute_confined(program: &Path, dir: &Path, serves: bool) -> anyhow::Result<i32> {
     let access = ConfinedAccess {
         read: vec![dir.to_owned()],

@@ -1,4 +1,4 @@
-//! Declares the global variables of a session.
+//! Declarations of a session's global variables.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 

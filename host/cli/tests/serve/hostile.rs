@@ -31,7 +31,7 @@ fn executes(server: &Server) {
     assert_eq!(server.post("/v1/execute", &python("print(1)")).ok()["stdout"], "1\n");
 }
 
-/// Asserts that the server's memory has grown little since `before`.
+/// Asserts that the server's memory has not grown beyond the maximum since `before`.
 fn check_growth(server: &Server, before: u64, attack: &str) {
     let grown = peak_kib(server).saturating_sub(before);
     assert!(grown < MAX_GROWTH_KIB, "{attack}: the server grew by {grown} KiB");
@@ -98,7 +98,7 @@ impl Attack {
 fn unread_answers_take_bounded_memory() {
     let settings = "[policy.limits]\ntool_bytes = 8_388_608\ntimeout_ms = 100_000\ntool_timeout_ms = 100_000\n";
     let server = started(settings, &["--workers", "1", "--e2b"], &[]);
-    // A session with a state of 12 MiB and a file of 8 MB, and a sandbox with many directories.
+    // Create a session with a state of 12 MiB and a file of 8 MB, and a sandbox with many directories.
     server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();
     let write = "import os; x = os.urandom(12 << 20); open('large', 'w').write('x' * 8_000_000); None";
     let ran = |path: &str, source: &str| {
@@ -112,7 +112,7 @@ fn unread_answers_take_bounded_memory() {
     // In JSON, each character of the names occupies six bytes.
     let make = "import os\nfor n in range(400): os.makedirs(f'{n:03}/' + '/'.join(['\\x01' * 200] * 15))";
     ran(&format!("{contents}/execute"), make);
-    // An execution that waits for the answer to a call with 4 MB of arguments.
+    // Start an execution that waits for the answer to a call with 4 MB of arguments.
     let mut calls = python("tools.ask('x' * 4_000_000)");
     calls["tools"] = json!([{ "name": "ask", "schema": { "properties": { "n": {} }, "required": ["n"] } }]);
     let needs = server.post("/v1/execute", &calls);

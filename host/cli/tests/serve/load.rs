@@ -83,7 +83,7 @@ fn incomplete_requests_take_bounded_memory() {
     let server = Server::start(&[]);
     execute(&server);
     let before = anonymous_bytes(server.child.id());
-    // The last header has no end.
+    // The last header is incomplete.
     let head = server.text("GET", "/v1/info", &[], "");
     let head = format!("{}\r\nx-many: ", head.trim_end());
     let head = format!("{head}{}", "x".repeat((16 << 10) - 1 - head.len()));
@@ -101,7 +101,7 @@ fn incomplete_requests_take_bounded_memory() {
 #[test]
 fn a_thousand_sessions_take_bounded_memory() {
     let (count, live) = if is_full() { (1_000, 1_000) } else { (60, 60) };
-    // The workers share this number, and session names are not spread evenly over the workers.
+    // The workers share this limit, and session names are not spread evenly over the workers.
     let config = format!("[sessions]\nlive_count = {}\n", 2 * live);
     let server = Server::start_on(tempfile::tempdir().unwrap(), &config, &[]);
     let memory = || {

@@ -31,7 +31,7 @@ pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) dir: TempDir,
-    /// The last lines of its log, which a failing test prints.
+    /// The last lines of the server's log, which a failing test prints.
     log: Arc<Mutex<Vec<String>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Tests the workers of `glovebox serve`: they execute everything, and the server survives the end of any worker.
+//! Tests the workers of `glovebox serve`: they execute all scripts, and the server survives the end of any worker.
 
 use std::{fs, io::Read as _, process::Command, thread};
 
@@ -165,8 +165,8 @@ fn workers_forward_output_and_cancellation() {
     assert_eq!(server.metric("glovebox_running"), 1, "output must arrive while the script is running");
     drop(stream);
     until("the execution is cancelled", || server.metric("glovebox_running") == 0);
-    // The server has accepted the request, but a worker might not have received it. An execution that ends in between
-    // has not run and is not counted.
+    // The server has accepted the request, but a worker might not have received it. An execution that is cancelled
+    // before a worker has received it is not counted.
     let worker = server.workers()[0];
     let before = processor_ticks(worker);
     let whole = server.begin("POST", "/v1/execute", &[], &python("while True: pass").to_string());
@@ -182,7 +182,7 @@ fn workers_forward_output_and_cancellation() {
     assert_eq!(long["stdout"].as_str().unwrap().len(), 500_001);
 }
 
-/// The server does not keep a worker's reply for which its memory budget has no room.
+/// The server drops a worker's reply that does not fit into its memory budget.
 #[test]
 fn replies_of_workers_take_bounded_memory() {
     let config = "[http]\nbodies_bytes = 8_388_608\n\n[policy.limits]\nstdout_bytes = 16_000_000\n";

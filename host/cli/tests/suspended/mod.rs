@@ -28,7 +28,7 @@ fn output(dir: &Path, args: &[&str]) -> Output {
     inside(dir, args).output().unwrap()
 }
 
-/// Fails unless the script waits for a person.
+/// Runs a command that must end with a script waiting for a person.
 fn suspend(dir: &Path, args: &[&str]) {
     let ran = output(dir, args);
     assert_eq!(ran.status.code(), Some(75), "{}", text(&ran.stderr));

@@ -34,7 +34,7 @@ fn printed(dir: &Path, code: &str) -> String {
     text(&ran.stdout).to_string()
 }
 
-/// Like [`printed`], but in a copy of the session, which keeps its state.
+/// Like [`printed`], but runs `code` in a copy, so that the session does not change.
 fn peeked(dir: &Path, code: &str) -> String {
     let copied = Command::new("cp").args(["-R", "store", "copy"]).current_dir(dir).status().unwrap();
     assert!(copied.success());
@@ -90,7 +90,7 @@ fn changed_session_is_not_overwritten() {
     assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), suspended);
     assert_eq!(printed(dir.path(), "print(total, 'receipt' in globals())"), "30 False\n");
 
-    // A new session with the same ID and the same number of writes.
+    // Create another session with the same ID and the same number of writes.
     let deleted = output(dir.path(), &["session", "delete", "trip", "--store", "store"]);
     assert_eq!(deleted.status.code(), Some(0), "{}", text(&deleted.stderr));
     printed(dir.path(), "total = 40");

@@ -1,4 +1,4 @@
-//! `glovebox mcp install`: configures a client so that it starts the server, in the client's configuration file.
+//! `glovebox mcp install`: adds the server to the configuration file of a client, which then starts the server.
 
 use std::{
     env, fmt, fs, io,
@@ -281,7 +281,8 @@ fn home() -> Result<PathBuf, HintedError> {
     })
 }
 
-/// Returns the directory for settings: on macOS `macos` in the home directory, elsewhere XDG_CONFIG_HOME or `~/.config`.
+/// Returns the directory for settings: `macos` in the home directory on macOS, and XDG_CONFIG_HOME or `~/.config`
+/// elsewhere.
 fn settings(macos: &str) -> Result<PathBuf, HintedError> {
     let xdg = directory("XDG_CONFIG_HOME").filter(|_| !cfg!(target_os = "macos"));
     let default = if cfg!(target_os = "macos") { macos } else { ".config" };

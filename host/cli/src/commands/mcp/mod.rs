@@ -1,4 +1,4 @@
-//! `glovebox mcp`: a Model Context Protocol server with which models run code.
+//! `glovebox mcp`: a server for the Model Context Protocol, through which models run code.
 
 mod client_file;
 mod install;
@@ -117,7 +117,7 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// Maximum length in bytes of the file that lists MCP servers.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Maximum number of tools in the hint of an error.
+/// Maximum number of tool names in an error's hint.
 const MAX_SHOWN_NAMES: usize = 8;
 
 /// Options of the server, and the policy of its scripts.

@@ -19,7 +19,7 @@ const MIN_MEMORY_BYTES: u64 = 16 << 20;
 const DEFAULT_RECURSION: u64 = 1000;
 const MAX_RECURSION: u64 = 10_000;
 
-/// The configuration of a session, and the message that it was read from, which dumps contain.
+/// The configuration of a session, and the message from which it was read. Dumps contain the message.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SessionConfig {
     pub(super) message: Vec<u8>,

@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn damaged_messages_are_rejected() {
-        // Truncated numbers and bytes, a number of more than ten bytes, and the type of a group.
+        // Truncated numbers and bytes, a number of more than ten bytes, and the wire type of a group.
         for message in
             [&[8][..], &[10, 2, 0], &[8, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1], &[11], &[9, 0]]
         {

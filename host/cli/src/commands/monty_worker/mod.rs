@@ -1,5 +1,6 @@
 //! `glovebox monty-worker`: a worker process for clients of Monty. Each snippet is an execution of a session.
-//! `guest.py` runs in the session: it converts values, and makes each of the client's calls with one stepped tool.
+//! `guest.py` runs in the session: it converts values, and passes all calls to the client through a single stepped
+//! tool.
 
 mod config;
 mod frame;

@@ -31,7 +31,7 @@ pub(super) struct Completions {
     pub(super) texts: Vec<String>,
 }
 
-/// A completer of directives, names and attributes.
+/// A completer of commands, names and attributes.
 pub(super) struct Completer {
     pub(super) dialect: Dialect,
     /// The sandbox for copies of sessions, in which names are looked up. It has the runtime of the sessions, the policy
@@ -109,7 +109,7 @@ fn names(dialect: Dialect, input: &str) -> impl Iterator<Item = &str> {
     tokens(dialect, input).into_iter().filter(|token| token.kind == Kind::Name).map(|token| token.text)
 }
 
-/// Completes a directive's name, or its argument if it is a file.
+/// Completes a command's name, or its argument if the argument is a file.
 fn of_directive(typed: &str) -> Completions {
     match directive::file_argument(typed) {
         Some(path) => {

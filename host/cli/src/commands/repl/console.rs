@@ -40,7 +40,7 @@ pub(super) struct Console {
     pub(super) lines: Lines,
     pub(super) sessions: BTreeMap<String, ReplSession>,
     pub(super) current: String,
-    /// Seals sessions saved to files.
+    /// The key that seals sessions saved to files.
     pub(super) key: Option<SessionKey>,
     /// `true` if control characters in the output are passed to the terminal unescaped.
     pub(super) is_raw: bool,
@@ -103,7 +103,7 @@ impl Console {
         format!("{name}{}", self.dialect().prompt())
     }
 
-    /// Confirms Ctrl-C on a separate line.
+    /// Prints a line that confirms Ctrl-C.
     fn confirm_interruption(&self) {
         let _ = writeln!(anstream::stderr(), "{BAD}{}{BAD:#}", self.dialect().interruption());
     }
@@ -208,7 +208,7 @@ impl Console {
         Ok(())
     }
 
-    /// Parses and runs a directive.
+    /// Parses and runs a command.
     fn direct(&mut self, line: &str) -> anyhow::Result<NextAction> {
         match directive::parse(line)? {
             Directive::Help(name) => out(&directive::help(name.as_deref())?)?,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::terminal::HintedError;
 
-/// A command: a line that begins with a colon, which no valid code in either language does.
+/// A command: a line that begins with a colon. No valid code in either language begins with one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Directive {
     Help(Option<String>),
@@ -93,7 +93,7 @@ pub(super) fn is_one(line: &str) -> bool {
     line.starts_with(':')
 }
 
-/// Returns the commands that begin with `typed`, as they would be typed.
+/// Returns the commands that begin with `typed`, in the form in which a user types them.
 pub(super) fn completions(typed: &str) -> Vec<String> {
     let begun = typed.trim_start_matches(':');
     let fitting = ENTRIES.iter().filter(|entry| entry.name.starts_with(begun));

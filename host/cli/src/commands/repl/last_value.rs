@@ -82,7 +82,8 @@ pub(super) fn unwrapped(text: &[u8]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Splits a string that continues a file name with `:1:COLUMN` at the column.
+/// Parses the `:1:COLUMN` that follows a file name. Returns the text before the column, the column, and the text after
+/// it.
 fn column_of_first_line(text: &str) -> Option<(&str, usize, &str)> {
     let extension = if text.starts_with(".ts") { ".ts".len() } else { 0 };
     let start = extension + ":1:".len();

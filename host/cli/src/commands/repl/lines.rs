@@ -54,7 +54,7 @@ pub(super) enum Lines {
 }
 
 impl Lines {
-    /// Reads from the terminal, with the history in the file `history`.
+    /// Creates a source that reads from the terminal, with the history in the file `history`.
     pub(super) fn terminal(parser: &Parser, completer: Completer, history: Option<PathBuf>) -> anyhow::Result<Self> {
         let has_colors = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
         let config = Config::builder()
@@ -81,7 +81,7 @@ impl Lines {
         Ok(Self::Terminal { editor: Box::new(editor), history })
     }
 
-    /// Reads standard input without editing.
+    /// Creates a source that reads standard input, without line editing.
     pub(super) fn piped(parser: Parser, max_bytes: u64) -> Self {
         Self::Piped { from: Box::new(io::stdin().lock()), parser, max_bytes }
     }
@@ -268,7 +268,7 @@ fn before_cursor<'c>(context: &'c EventContext<'_>) -> &'c str {
     context.line().get(..context.pos()).unwrap_or_default()
 }
 
-/// The handler of the enter key: accepts a complete input; otherwise starts another line, with indentation.
+/// The handler of the Enter key: accepts a complete input, and otherwise starts another line, with indentation.
 struct Enter {
     parser: Parser,
 }
@@ -283,7 +283,7 @@ impl ConditionalEventHandler for Enter {
     }
 }
 
-/// The handler of the backspace key: removes one level of indentation before the cursor.
+/// The handler of the Backspace key: removes one level of indentation before the cursor.
 struct Backspace;
 
 impl ConditionalEventHandler for Backspace {

@@ -16,7 +16,7 @@ const JAVASCRIPT_SUFFIXES: [&str; 3] = ["\n", "\n`", "\n*/"];
 /// A parser that distinguishes complete input from incomplete input.
 #[derive(Clone, Debug)]
 pub(super) struct Parser {
-    /// Has the session's runtime and the default policy, which grants no host directories.
+    /// A sandbox with the session's runtime and the default policy, which grants no host directories.
     sandbox: Sandbox,
     dialect: Dialect,
 }
@@ -97,7 +97,7 @@ pub(super) fn blank_before_cursor(typed: &str) -> Option<&str> {
     (!line.is_empty() && line.trim().is_empty()).then_some(line)
 }
 
-/// Returns the indentation with one level less.
+/// Returns the indentation reduced by one level.
 pub(super) fn dedented(indent: &str) -> &str {
     let shorter = indent.strip_suffix(INDENT).or_else(|| indent.strip_suffix('\t'));
     shorter.unwrap_or_else(|| indent.trim_end_matches(' '))

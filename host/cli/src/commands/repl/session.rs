@@ -114,7 +114,7 @@ impl ReplSession {
         Ok(())
     }
 
-    /// Returns a message that says how to continue after the session has ended under its policy.
+    /// Returns a message that says how to continue after the policy has ended the session.
     pub(super) fn after_its_end(&self) -> &'static str {
         match &self.source {
             Source::Temporary(_) => {

@@ -197,7 +197,7 @@ struct PruneArgs {
     json: bool,
 }
 
-/// Criteria. At least one must be given.
+/// Criteria for deletion. At least one must be given.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = true)]
 struct PruneCriteriaArgs {
