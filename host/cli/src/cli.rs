@@ -152,8 +152,8 @@ fn with_escaped_words(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Returns `true` if a word in the position of a subcommand is probably a file name: the file exists, or the word is
-/// `-` or contains a `/` or a `.`.
+/// Returns `true` if a word in the position of a subcommand is probably a file name: the file exists, the word contains
+/// a `/` or a `.`, or the word is `-`.
 fn looks_like_a_file(name: &OsStr) -> bool {
     name == STDIN || name.to_string_lossy().contains(['/', '.']) || Path::new(name).is_file()
 }

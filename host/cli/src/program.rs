@@ -1,8 +1,10 @@
 //! Host programs that implement tools, and other commands with limits.
 //!
-//! Only the command line decides which program runs: the command's words come from the flag, no shell interprets them,
-//! and the script's arguments reach only the program's standard input. The program runs in its own process group, which
-//! is killed when the program has answered, when the call is cancelled, and when this process ends.
+//! Only the command line decides which program runs. The command's words come from the flag, no shell interprets them,
+//! and the script's arguments reach only the program's standard input.
+//!
+//! The program runs in its own process group. The group is killed when the program has answered, when the call is
+//! cancelled, and when this process ends.
 
 #[cfg(feature = "full")]
 use std::process::{ChildStdin, ChildStdout};
@@ -163,8 +165,8 @@ pub(crate) struct RunningProgram {
 }
 
 impl RunningProgram {
-    /// Starts a command in a separate process group: Ctrl-C at the terminal reaches only this process, and killing the
-    /// group also ends what the program has started.
+    /// Starts a command in a separate process group. Ctrl-C at the terminal then reaches only this process, and killing
+    /// the group also ends the processes that the program has started.
     fn start(command: &mut Command, name: &str) -> io::Result<Self> {
         let mut groups = groups();
         if groups.is_closed {

@@ -51,9 +51,9 @@ pub(crate) fn add_allowed(policy: &Policy) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds the packages that a script requires in its inline metadata and the policy allows. Invalid metadata, a package
-/// that the policy does not allow and a wrong version are only reported in notes: the script might not import the
-/// package.
+/// Adds the packages that a script requires in its inline metadata and the policy allows. Only prints a note about
+/// invalid metadata, a package that the policy does not allow, or a wrong version, because the script might not import
+/// the package.
 pub(crate) fn add_required(label: &str, text: &str, policy: &Policy) -> anyhow::Result<()> {
     let requirements = match requirements(text) {
         Ok(requirements) => requirements,

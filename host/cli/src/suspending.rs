@@ -58,8 +58,8 @@ pub(crate) struct SuspendedScript {
 }
 
 /// Passes answers to a suspendable execution and continues it. Returns when the script has ended. If the script waits
-/// for further answers first, suspends it and calls `store`, which writes the suspended execution to a file and returns
-/// the file's path.
+/// for further answers first, suspends it and calls `store`. `store` writes the suspended execution to a file and
+/// returns the file's path.
 ///
 /// Call this within [`interrupt::run_guest`](crate::interrupt::run_guest). Otherwise, Ctrl-C can end the process before
 /// the file is complete.

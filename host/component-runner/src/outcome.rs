@@ -304,8 +304,8 @@ pub enum InvokeError {
         /// The full names of the matching functions.
         candidates: Vec<String>,
     },
-    /// The parameters or the result contain a type without a textual form, such as a resource, a stream, a future or a
-    /// map, or have more than 1,000 types.
+    /// The parameters or the result contain a type without a textual form, or more than 1,000 types. Types without a
+    /// textual form include resources, streams, futures and maps.
     #[error("cannot invoke `{function}`: its parameters or result contain a type without a textual form, such as a resource or a stream, or more than 1,000 types; call it from another component", function = escaped(.function))]
     NoTextualForm {
         /// The name of the function.

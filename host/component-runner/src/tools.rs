@@ -56,8 +56,8 @@ impl ToolsComponent {
     /// [`Input::Bytes`](crate::Input::Bytes), each call reads it from the beginning.
     ///
     /// # Errors
-    /// Fails like [`Applications::load`]. Also fails with [`LoadError::NoTools`] if the component does not export the
-    /// interface `tools`, and if the list of its tools cannot be read or is invalid.
+    /// Fails like [`Applications::load`], and with [`LoadError::NoTools`] if the component does not export the
+    /// interface `tools`. Also fails if the list of its tools cannot be read or is invalid.
     pub fn load(applications: &Applications, path: impl AsRef<Path>, config: AppConfig) -> Result<Self, LoadError> {
         let (name, bytes) = read(path.as_ref())?;
         Self::load_bytes(applications, name, &bytes, config)

@@ -32,8 +32,8 @@ use crate::{
 /// The timeout for establishing a connection. The request's own timeout also applies.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Number of copies of a response body that are charged to the call's memory: the body itself, and two for the message
-/// to the script, because base64 and JSON escapes enlarge it.
+/// Number of copies of a response body that are charged to the call's memory. One is the body itself. Two are for the
+/// message to the script, because base64 and JSON escapes enlarge the body.
 pub(crate) const COPIES_OF_A_BODY: u64 = 3;
 
 /// Maximum length of an HTTP library's error text in a message to the script, in characters.

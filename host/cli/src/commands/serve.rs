@@ -359,7 +359,7 @@ enum Token {
     Provided(String),
     /// A token that was generated for this run.
     Generated(String),
-    /// There is no such tenant: only the tokens of the configuration are accepted.
+    /// The tenant [`ONLY`] does not exist: only the tokens in the configuration are accepted.
     Configured,
     /// No token is required.
     Open,

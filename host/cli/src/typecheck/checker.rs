@@ -55,9 +55,9 @@ pub(super) fn program_for_this_platform() -> Option<HostProgram> {
     programs.find(|(os, arch, _)| *os == OS && *arch == ARCH).map(|(_, _, program)| program)
 }
 
-/// The rules whose violation makes a script fail when it runs, separated by spaces. All other rules are off: rules
-/// about style and annotations, rules about values that may be `None`, such as the result of `re.match`, and the rule
-/// about missing modules, because the checker does not see the sandbox's packages.
+/// The rules whose violation makes a script fail when it runs, separated by spaces. All other rules are off, such as
+/// rules about style, annotations, and values that may be `None`, for example the result of `re.match`. The rule about
+/// missing modules is off because the checker does not see the sandbox's packages.
 const RULES: &str = "\
     abstract-class-instantiation abstract-method-call conflicting-metaclass cyclic-class-definition duplicate-base \
     inconsistent-mro index-out-of-bounds instance-layout-conflict invalid-argument-type invalid-await invalid-base \

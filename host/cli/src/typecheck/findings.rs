@@ -100,10 +100,9 @@ fn is_union(types: &str) -> bool {
     })
 }
 
-/// Returns `true` if the reported argument can be valid when the script runs. This holds for a container of integers
-/// instead of floats. In calls to tools, it also holds for values whose JSON can match the schema: a tuple instead of a
-/// list, a dictionary variable instead of an object with known members, and any string instead of one of several
-/// literals.
+/// Returns `true` if the reported argument can be valid when the script runs, for example a list of integers instead of
+/// floats. In calls to tools, values whose JSON can match the schema are also valid. These are tuples instead of lists,
+/// dictionary variables instead of objects with known members, and strings instead of literals.
 fn is_valid_argument(message: &str) -> bool {
     let Some((callee, types)) = message.split_once(" is incorrect: Expected `") else { return false };
     let Some((expected, found)) = types.split_once("`, found `") else { return false };

@@ -8,8 +8,8 @@ use glovebox::{FunctionSignature, SessionVariable, VariableKind};
 const IMPORTS: &str = "\nimport builtins as _glovebox_builtins\nfrom typing import Any as _glovebox_Any\n";
 
 /// Modules with their classes. A variable that is an instance of one of these classes has the class as its type. All
-/// other instances have type `Any`: the checker does not know the classes of packages, and objects of some classes have
-/// attributes that the class does not declare.
+/// other instances have type `Any`. The checker does not know the classes of packages, and some other classes do not
+/// declare all attributes of their instances.
 const CLASSES: [(&str, &[&str]); 7] = [
     (
         "builtins",

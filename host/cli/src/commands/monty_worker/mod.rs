@@ -309,9 +309,9 @@ impl<'a> Worker<'a> {
         self.total_time = self.total_time.saturating_add(elapsed);
     }
 
-    /// Sends the session's state: a byte that is 1 if a snippet waits, the size of the configuration, the
-    /// configuration, and the session or the suspended execution. Suspending ends the execution, so the execution is
-    /// then resumed.
+    /// Sends the session's state. It consists of a byte that is 1 if a snippet waits, the size of the configuration,
+    /// the configuration, and the session or the suspended execution. Suspending ends the execution, so the execution
+    /// is then resumed.
     fn dump(&mut self) -> anyhow::Result<()> {
         let Some(config) = self.config.clone() else { bail!("the session is not configured") };
         let mut state = vec![u8::from(self.feed.is_some())];

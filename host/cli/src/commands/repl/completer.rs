@@ -34,8 +34,9 @@ pub(super) struct Completions {
 /// A completer of commands, names and attributes.
 pub(super) struct Completer {
     pub(super) dialect: Dialect,
-    /// The sandbox for copies of sessions, in which names are looked up. It has the runtime of the sessions, the policy
-    /// from [`inspection_policy`] and no tools, so that a query can neither change the session nor have other effects.
+    /// The sandbox for copies of sessions, in which names are looked up. It has the runtime of the sessions and the
+    /// policy from [`inspection_policy`], but no tools. A query therefore cannot change the session or have other
+    /// effects.
     pub(super) inspection: Sandbox,
     /// The session in which the next input runs. `None` if it cannot be used.
     pub(super) session: Option<Session>,

@@ -231,7 +231,7 @@ fn style(kind: Kind) -> Option<Style> {
 }
 
 /// A closing bracket that was typed at the beginning of a line. Completion is the only command of the editor that
-/// replaces text, so the bracket's key requests completion, and the result is the bracket with less indentation.
+/// replaces text. The bracket's key therefore requests completion, and the result is the bracket with less indentation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TypedBracket(Arc<Mutex<Option<char>>>);
 
