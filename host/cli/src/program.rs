@@ -151,7 +151,7 @@ fn groups() -> MutexGuard<'static, Groups> {
 pub(crate) fn kill_all() {
     let mut groups = groups();
     groups.is_closed = true;
-    // The group leaders are not reaped yet, so the group numbers cannot have been reused.
+    // The group leaders are not reaped yet, so their group IDs cannot have been reused.
     for group in groups.running.iter().filter_map(|raw| Pid::from_raw(*raw)) {
         let _ = kill_process_group(group, Signal::KILL);
     }
@@ -224,7 +224,7 @@ impl RunningProgram {
         Ok((end, output))
     }
 
-    /// Returns `true` if the program has ended. Does not reap the program, so that its group's number is not reused.
+    /// Returns `true` if the program has ended. Does not reap the program, so that its group ID is not reused.
     fn has_ended(&self) -> io::Result<bool> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.is_some())

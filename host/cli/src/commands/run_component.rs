@@ -202,7 +202,7 @@ fn text(path: &Path, limits: &CompileArgs) -> anyhow::Result<Option<Vec<u8>>> {
     Ok(Some(binary.with_context(|| format!("`{}` is not a component in text format", escaped(path)))?))
 }
 
-/// Reports what ended the component, and the flag that raises an exceeded limit.
+/// Reports the reason why the component ended, and the flag that raises an exceeded limit.
 fn explain(outcome: &AppOutcome) {
     let flag = match outcome {
         AppOutcome::Exhausted { resource: Resource::Fuel, .. } => "; raise the limit with --app-fuel N",

@@ -50,7 +50,7 @@ pub(super) fn declarations(variables: &[SessionVariable], source: &str) -> Strin
         let declared = match kind {
             _ if assigned.contains(name.as_str()) => None,
             VariableKind::Module { name: module } => Some(format!("import {module} as {import}\n{name} = {import}\n")),
-            // In a stub file, an import whose alias equals the name also exports the name.
+            // In a stub file, `import NAME as NAME` also exports the name.
             VariableKind::Imported { module, name: original } if original == name => {
                 Some(format!("from {module} import {original} as {name}\n"))
             }

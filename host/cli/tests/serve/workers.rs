@@ -131,7 +131,7 @@ fn killed_worker_loses_only_running_executions() {
         assert!(answer.json()["detail"].as_str().unwrap().contains("the script may have run"), "{answer:?}");
     }
     assert!(stream.text.contains("worker-died"), "{stream:?}");
-    // Other requests at the moment of the kill can fail, too.
+    // Other requests can also fail at the moment of the kill.
     until("replacement workers are ready", || {
         server.metric("glovebox_worker_restarts_total") == 2 && server.metric("glovebox_workers") == 2
     });

@@ -12,7 +12,7 @@ use super::{
     support::{interrupt, text, wait},
 };
 
-/// Returns `true` if a process with this number is running.
+/// Returns `true` if the process with this PID is running.
 fn is_alive(process: &str) -> bool {
     // A zombie has ended, but its parent has not reaped it.
     fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))

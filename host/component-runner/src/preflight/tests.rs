@@ -18,8 +18,7 @@ fn repeat(count: u64, each: impl Fn(u64) -> String) -> String {
 
 #[test]
 fn nested_instances_under_at_and_over_the_limit() {
-    // Each `$c` adds 99 instances: itself and 98 modules. With the outermost component, 100 of them are 9,901
-    // instances.
+    // Each `$c` adds 99 instances: itself and 98 modules. 100 copies and the outermost component make 9,901 instances.
     let inner = repeat(98, |_| "(core instance (instantiate $m))".into());
     let text = |more: u64| {
         let outer = repeat(100, |_| "(instance (instantiate $c))".into());

@@ -229,7 +229,7 @@ impl<'a> Worker<'a> {
 
     fn feed(&mut self, body: &[u8]) -> anyhow::Result<()> {
         ensure!(self.feed.is_none(), "another snippet waits for an answer");
-        // A script can end its session. In that case, open a new one.
+        // Open a new session if a script has ended the current session.
         let session = match self.session.clone().filter(|session| session.ended().is_none()) {
             Some(session) => session,
             None => self.open()?,
