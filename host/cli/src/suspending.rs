@@ -164,7 +164,7 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
 pub(crate) struct SuspendedFile {
     /// The path as the user wrote it, for messages.
     path: PathBuf,
-    /// The path without links, so that a link keeps naming the current state.
+    /// The path with symlinks resolved, so that a link is not replaced and still leads to the current state.
     target: PathBuf,
     key: Option<SessionKey>,
     locked: File,

@@ -38,8 +38,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Splits a page at its block of commands: the text before the block, the command's arguments after `glovebox`, and the
-/// shown output.
+/// Splits a page at its block of commands. Returns the text before the block, the command's arguments after `glovebox`,
+/// and the displayed output.
 fn shown(page: &str) -> Option<(&str, &str, &str)> {
     let (before, block) = page.split_once("```console\n$ glovebox ")?;
     let (command, rest) = block.split_once('\n')?;

@@ -246,8 +246,8 @@ impl Export {
         }
     }
 
-    /// Returns `true` if `name` denotes this function: `iface.add`, `ns:pkg/iface.add`, with or without the version, or
-    /// `add`.
+    /// Returns `true` if `name` denotes this function: `add`, `iface.add` or `ns:pkg/iface.add`, with or without the
+    /// version.
     pub(crate) fn is_named(&self, name: &str) -> bool {
         let Some(interface) = &self.interface else { return name == self.function };
         let (path, version) =

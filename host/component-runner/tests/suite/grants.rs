@@ -62,7 +62,7 @@ fn directory(config: &mut AppConfig, host: &std::path::Path, is_read_only: bool)
     config.directories = vec![Directory { host: host.into(), guest: "/d".into(), is_read_only }];
 }
 
-/// Creates a file `secret`, and beside it a directory with a file `a` and links, most of which point outside the
+/// Creates a file `secret`, and next to it a directory with a file `a` and links, most of which point outside the
 /// directory.
 fn files() -> (tempfile::TempDir, std::path::PathBuf) {
     let outer = tempfile::tempdir().unwrap();

@@ -126,7 +126,7 @@ pub(crate) fn run(global: &GlobalArgs, _: &MontyWorkerArgs) -> anyhow::Result<i3
         }
     };
     if let Err(error) = &ended {
-        // If the client has exited, the event cannot be sent. The error is returned in both cases.
+        // If the client has exited, the event cannot be sent. The error is returned in any case.
         let _ = worker.send(event::FATAL_ERROR, &Message::default().bytes(1, format!("{error:#}").as_bytes()).finish());
     }
     ended.map(|_| 0)
@@ -163,7 +163,7 @@ impl<'a> Worker<'a> {
                     self.fail("RuntimeError", "type checking is unsupported; use `type_check=False`")?;
                 } else {
                     self.configure(config)?;
-                    // Open the session now, because the time limit of the first snippet does not include this.
+                    // Open the session now, so that opening it does not count towards the first snippet's time limit.
                     self.session = Some(self.open()?);
                     self.send(event::OK, &[])?;
                 }
