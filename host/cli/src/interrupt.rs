@@ -74,8 +74,8 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
     Ok(token)
 }
 
-/// Like [`install`], but for a server: SIGTERM and SIGHUP request a shutdown like SIGINT. The caller limits the duration
-/// of the shutdown. A second signal ends the process.
+/// Like [`install`], but for a server: SIGTERM and SIGHUP request a shutdown like SIGINT. The caller limits the
+/// duration of the shutdown. A second signal ends the process.
 #[cfg(feature = "full")]
 pub(crate) fn install_for_server() -> anyhow::Result<CancelToken> {
     let token = CancelToken::new();

@@ -233,7 +233,7 @@ pub(crate) fn wasmtime_engine(is_concurrent: bool) -> wasmtime::Result<Engine> {
         .wasm_component_model(true)
         .wasm_multi_memory(true)
         .wasm_exceptions(true)
-        // Concurrency support slows down every call, and compiled code runs only with the setting that it was compiled for.
+        // Concurrency support slows down every call. Compiled code runs only with the setting that it was compiled for.
         .concurrency_support(is_concurrent)
         .consume_fuel(true)
         .epoch_interruption(true)

@@ -237,7 +237,7 @@ impl Client {
             Self::GeminiCli => home()?.join(".gemini/settings.json"),
             Self::Vscode => ".vscode/mcp.json".into(),
             Self::Windsurf => home()?.join(".codeium/windsurf/mcp_config.json"),
-            // On macOS too, Zed uses `~/.config`. It ignores XDG_CONFIG_HOME there.
+            // Zed uses `~/.config` on macOS too, and ignores XDG_CONFIG_HOME there.
             Self::Zed => settings(".config")?.join("zed/settings.json"),
         })
     }
