@@ -55,8 +55,8 @@ pub struct Case {
 }
 
 impl Case {
-    /// Creates a case from steps that are not in a file, each with the name of its session. Only `main` exists until a
-    /// step forks it. A case with a single step runs it in a fresh interpreter.
+    /// Creates a case from steps that are not in a file. Each step is given with the name of its session. Only `main`
+    /// exists until a step forks it. A case with a single step runs it in a fresh interpreter.
     #[must_use]
     pub fn of_steps(name: &str, language: Language, policy: Policy, steps: Vec<(&str, Action)>) -> Self {
         let step = |(session, action): (&str, Action)| Step {
@@ -141,10 +141,10 @@ pub fn cases_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")
 }
 
-/// Reads the cases that need no specific runtime, once for each language that they have scripts in.
+/// Reads the cases that do not require a specific runtime. Returns one [`Case`] for each language of a file's scripts.
 ///
 /// # Errors
-/// Fails if any case is invalid, with the name of its file.
+/// Fails if a case is invalid. The error names the case's file.
 pub fn load_cases(dir: &Path) -> Result<Vec<Case>, String> {
     Ok(load_all_cases(dir)?.into_iter().filter(|case| case.runtime.is_none()).collect())
 }
@@ -173,7 +173,7 @@ pub fn load_all_cases(dir: &Path) -> Result<Vec<Case>, String> {
     Ok(cases)
 }
 
-/// Parses a case, once for each of its languages.
+/// Parses a case file. Returns one [`Case`] for each language of its scripts.
 fn parse_case(name: &str, text: &str) -> Result<Vec<Case>, CaseError> {
     let CaseFile { front_matter, blocks } = CaseFile::parse(text)?;
     let mut front: FrontMatter = toml::from_str(front_matter).map_err(|error| error.to_string())?;
@@ -310,8 +310,8 @@ fn for_language(
     Ok((checked(common, runs)?, on))
 }
 
-/// Mutually exclusive keys. The expectation of a script has exactly one of them, and that of an operation on a session
-/// at most one.
+/// Mutually exclusive keys. The expectations for a script contain exactly one of them. The expectations for a session
+/// operation contain at most one.
 const ANSWERS: [&str; 3] = ["outcome", "error", "diagnostics"];
 
 fn checked(table: toml::Table, runs: bool) -> Result<Expect, String> {

@@ -1,4 +1,4 @@
-//! The format of a case's file: TOML front matter, followed by a fenced block for each script and workspace file.
+//! The format of case files: TOML front matter, followed by a fenced block for each script and workspace file.
 
 use std::{collections::BTreeMap, mem, path::Path};
 
@@ -17,7 +17,7 @@ const DELIMITER: &str = "+++";
 /// The word after a block's file name that removes the content's final newline.
 const NO_NEWLINE: &str = "no-newline";
 
-/// The parsed file of a case.
+/// A parsed case file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CaseFile<'a> {
     /// TOML text. It starts with the newline of the first delimiter line, so that line numbers in TOML errors match the
@@ -35,7 +35,7 @@ pub(crate) struct Block<'a> {
     pub(crate) content: &'a str,
 }
 
-/// A mistake in a case's file.
+/// An error in a case file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CaseError {
     line: Option<usize>,
@@ -136,7 +136,7 @@ struct Fence<'a> {
 }
 
 impl<'a> CaseFile<'a> {
-    /// Splits a case's file into front matter and blocks.
+    /// Splits a case file into front matter and blocks.
     pub(crate) fn parse(text: &'a str) -> Result<Self, CaseError> {
         if let Some(at) = text.find(['\r', '\0']) {
             let line = text[..at].matches('\n').count() + 1;

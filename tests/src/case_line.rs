@@ -14,8 +14,8 @@ use crate::{Action, Case, CaseTool, DiagnosticSeen, Observed, Operation, Request
 pub struct LineOptions {
     /// `true` to step through every execution, not only through those that require it.
     pub stepped: bool,
-    /// `true` if the provider can choose the clock and entropy source when the case requests the host's, because not
-    /// every provider has them.
+    /// `true` if the provider may choose the clock and entropy source when the case requests the host's. Not every
+    /// provider has access to the host's.
     pub any_clock_and_entropy: bool,
 }
 
@@ -41,7 +41,7 @@ pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
         let tool_json = json!({
             "description": tool.description,
             "schema": tool.schema,
-            // Formatted like the engine's own tools: every byte affects the script and its fuel.
+            // Compact, like the results of the engine's own tools: every byte affects the script and its fuel.
             "reply": tool.reply.as_ref().map(|reply| compact(reply)),
             "error": tool.error,
             "delay_ms": tool.delay_ms,

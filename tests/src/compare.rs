@@ -1,12 +1,12 @@
-//! The part of a result that is reproducible under a fixed clock and seeded entropy. It is equal in all hosts and for
-//! all ways to run a case.
+//! The part of a result that is reproducible under a fixed clock and seeded entropy. It is equal in all hosts and
+//! backends.
 
 use serde_json::Value;
 
 use crate::{Case, StepResult};
 
-/// Returns `true` if a result, and the case's later results, depend on real time despite a fixed clock, because of an
-/// interruption shortly before the timeout or of concurrent tool calls.
+/// Returns `true` if this result and the case's later results depend on real time despite a fixed clock. The causes are
+/// an interruption shortly before the timeout, and concurrent tool calls.
 #[must_use]
 pub fn depends_on_time(case: &Case, result: &StepResult) -> bool {
     let StepResult::Executed { observed, .. } = result else { return false };
@@ -44,7 +44,7 @@ pub fn comparable(result: &StepResult, by_time: bool) -> StepResult {
             }
             StepResult::Executed { observed, files }
         }
-        // The engine and the contract reject a step with different messages.
+        // The error messages of the engine and of the contract differ.
         StepResult::Refused(_) => StepResult::Refused(String::new()),
         other => other,
     }

@@ -25,7 +25,7 @@ pub fn shared_cache_dir() -> Option<PathBuf> {
 }
 
 /// Returns the configuration of the tests' engines. The default Python is the version in provider components, because
-/// tests compare results of both.
+/// tests compare the engine's results with a provider's.
 #[must_use]
 pub fn engine_config() -> EngineConfig {
     let mut config = EngineConfig::default();
@@ -44,7 +44,7 @@ pub fn engine() -> &'static Engine {
     ENGINE.get_or_init(|| Engine::new(engine_config()).expect("the engine starts"))
 }
 
-/// Returns an engine without packages: provider components are woven from its images.
+/// Returns an engine without packages. Provider components are woven from its images.
 pub fn bare_engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
@@ -54,7 +54,7 @@ pub fn bare_engine() -> &'static Engine {
     })
 }
 
-/// Creates a separate engine without a pool, with this cache directory or the shared one.
+/// Creates a separate engine without a pool. `None` selects the shared cache directory.
 #[must_use]
 pub fn lone_engine(cache_dir: Option<PathBuf>) -> Engine {
     let mut config = engine_config();
@@ -70,7 +70,8 @@ pub struct EngineBackend {
     is_bare: bool,
     /// `true` if executions are suspended and resumed whenever they wait for tools.
     suspends: bool,
-    /// The open sandboxes of cases without workspace files. They are reused, because loading a runtime maps its code.
+    /// The open sandboxes of cases without workspace files. Reusing them avoids mapping a runtime's code for every
+    /// case.
     sandboxes: Mutex<BTreeMap<(Language, String), Sandbox>>,
 }
 
@@ -117,7 +118,7 @@ impl EngineBackend {
     pub fn compare_recycled(&self, case: &Case) -> Result<(), String> {
         match self.sandbox(case) {
             Ok(sandbox) => sandbox.compare_recycled().map(drop),
-            // The sandbox cannot be opened, as the case expects.
+            // The case expects that the sandbox cannot be opened.
             Err(_) => Ok(()),
         }
     }

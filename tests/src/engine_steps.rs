@@ -43,7 +43,7 @@ pub(crate) fn seen(execution: &Execution, step: &Step) -> StepResult {
     StepResult::Executed { observed: Box::new(observed), files }
 }
 
-/// A runner of a case's requests as suspendable executions, whose tool calls it answers.
+/// Runs a case's requests as suspendable executions, and answers their tool calls.
 #[derive(Debug)]
 pub(crate) struct Suspending<'a> {
     sandbox: &'a Sandbox,
@@ -55,8 +55,8 @@ impl<'a> Suspending<'a> {
         Self { sandbox, case }
     }
 
-    /// Runs a request, in `session` if there is one. Whenever the execution waits for tools, it is suspended and
-    /// resumed, and the first call is answered. Afterwards, `session` is the session in which the execution ended.
+    /// Runs a request, in `session` if there is one. Whenever the execution waits for tools, suspends and resumes it,
+    /// and answers the first call. Afterwards, `session` is the session in which the execution ended.
     pub(crate) fn run(
         &self,
         mut session: Option<&mut Session>,

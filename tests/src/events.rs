@@ -19,7 +19,7 @@ pub struct Event {
     pub target: String,
     /// The level: `ERROR`, `WARN`, `INFO`, …
     pub level: String,
-    /// The fields. The `message` field contains the message.
+    /// The fields, including `message`.
     pub fields: BTreeMap<String, String>,
 }
 

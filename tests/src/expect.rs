@@ -209,7 +209,7 @@ pub struct Expect {
     pub advice: Option<Vec<String>>,
     /// The corrected line in the first advice; empty for none.
     pub correction: Option<String>,
-    /// The fuel use relative to the limit, in a word.
+    /// The fuel status, such as `efficient` or `exhausted`.
     pub fuel_status: Option<String>,
     /// The names of the called tools, in order; none by default.
     pub tool_calls: Vec<String>,

@@ -13,7 +13,7 @@
 //! * [`program_trial`] creates a test of a component that `programs/build` has built.
 //! * [`model`] predicts the contents of a session after random scripts.
 //!
-//! The crate is only used by test programs and is not security-relevant. A panic in it is a failed test.
+//! The crate is only used by test programs and is not security-relevant. A panic in it fails the test.
 
 #![allow(
     clippy::expect_used,

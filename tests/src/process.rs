@@ -31,8 +31,8 @@ pub fn anonymous_bytes() -> u64 {
     status_kib("RssAnon:") * 1024
 }
 
-/// Returns the maximum growth of this process's anonymous memory, in bytes, while it makes `count` values, and for two
-/// seconds in which it keeps them.
+/// Makes `count` values and keeps them for two seconds. Returns the maximum growth of this process's anonymous memory
+/// during that time, in bytes.
 pub fn peak_growth<T>(count: usize, make: impl Fn(usize) -> T) -> u64 {
     let before = anonymous_bytes();
     let (mut peak, mut made) = (0, Vec::new());

@@ -32,7 +32,7 @@ const AT_EVERY_PUSH: [&str; 14] = [
     "everywhere",
     "everywhere-abuse",
 ];
-/// Programs that require tools which take minutes to install.
+/// Programs whose build requires tools that take minutes to install.
 const IN_THE_WHOLE_MATRIX: [&str; 5] =
     ["agent-javascript", "agent-python", "everywhere-figures", "everywhere-python-3.15", "runner-component"];
 /// The provider that takes minutes to build.
@@ -158,7 +158,7 @@ pub fn trial_with<T: Send + 'static>(
     }
 }
 
-/// Creates a trial that stands for all trials that need a missing component or tool.
+/// Creates a single trial in place of all trials that need a missing component or tool.
 pub fn missing_trial(name: impl Into<String>, line: String) -> Trial {
     let failed = line.clone();
     Trial::test(name, move || Err(failed.into())).with_kind(line).with_ignored_flag(env::var_os("CI").is_none())

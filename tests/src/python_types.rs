@@ -104,7 +104,8 @@ impl Module<'_> {
                 let names: Vec<&str> = flags.flags.iter().map(|flag| flag.name.as_str()).collect();
                 self.alias(&class, &format!("frozenset[{}]", literal(&names)), &definition.docs);
             }
-            // Resource classes are handwritten, and the interface that defines a used type generates it.
+            // Resource classes are handwritten. A type that is used from another interface is generated with that
+            // interface.
             TypeDefKind::Resource | TypeDefKind::Type(_) => {}
             other => panic!("`{name}` has an unsupported kind: {}", other.as_str()),
         }

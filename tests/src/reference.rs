@@ -275,7 +275,7 @@ impl Page<'_> {
     /// Writes documentation unchanged, with links.
     fn docs(&mut self, docs: &Docs) {
         let text = docs.contents.as_deref().unwrap_or_default().trim();
-        // Only after `Errors:` is a name certainly an error's; before that it may be a common word.
+        // After `Errors:`, a name is always an error. Before it, the name may be a common word.
         let text = match text.split_once("Errors:") {
             Some((before, errors)) => format!("{}Errors:{}", self.linked(before), self.linked_errors(errors)),
             None => self.linked(text),

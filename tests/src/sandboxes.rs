@@ -4,7 +4,7 @@ use glovebox::{Clock, Engine, Entropy, Language, Outcome, Policy, Resource, Sand
 
 use crate::{PORTABLE_PYTHON, engine};
 
-/// Creates a sandbox whose policy is the default one, changed by `edit`.
+/// Creates a sandbox with the default policy, changed by `edit`.
 pub fn sandbox(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     sandbox_on(engine(), language, edit)
 }
@@ -16,13 +16,13 @@ pub fn sandbox_on(engine: &Engine, language: Language, edit: impl FnOnce(&mut Po
     Sandbox::builder(engine).language(language).policy(policy).build().expect("the sandbox can be built")
 }
 
-/// Makes a policy's executions reproducible, with the time 2023-11-14T22:13:20Z and the seed 7.
+/// Makes executions reproducible: the time is 2023-11-14T22:13:20Z, and the seed is 7.
 pub fn fixed(policy: &mut Policy) {
     policy.clock = Clock::Fixed(1_700_000_000_000_000_000);
     policy.entropy = Entropy::Seeded(7);
 }
 
-/// Returns the size of a language's image that `limits.memory_bytes` does not include: the whole image except 2 MiB.
+/// Returns the part of a language's image that `limits.memory_bytes` does not include, in bytes: all but 2 MiB.
 pub fn spare_bytes(language: Language) -> u64 {
     engine().prepare(portable_runtime(language)).expect("the image can be prepared").memory_bytes - (2 << 20)
 }

@@ -11,8 +11,8 @@ use crate::Case;
 pub enum Differs {
     /// The outcome differs from the expected outcome.
     Outcome,
-    /// The outcome is as expected. But under a fixed clock and seeded entropy, the result differs from the engine's in
-    /// a number, or in a text that the case does not check.
+    /// The outcome is as expected. But under a fixed clock and seeded entropy, a number or a string that the case does
+    /// not check differs from the engine's.
     Details,
 }
 
@@ -142,7 +142,7 @@ pub fn expected(host: Host, case: &Case) -> Option<&'static Exception> {
     EXCEPTIONS.iter().find(|exception| exception.hosts.contains(&host) && exception.names(case.language, &case.name))
 }
 
-/// The exception for Python 3.15. It applies to different cases than in Python 3.12, because this interpreter is
+/// The stack exception for Python 3.15. Its cases differ from those of Python 3.12, because this interpreter is
 /// optimized. A level of C recursion uses little of the stack that the interpreter measures. The interpreter therefore
 /// allows more levels than fit into the budget.
 static LARGE_STACK_EXCEPTION: Exception = Exception {

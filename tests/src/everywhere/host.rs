@@ -32,7 +32,7 @@ impl Host {
     /// All hosts.
     pub const ALL: [Self; 4] = [Self::Wasmtime, Self::Node, Self::WasmtimePy, Self::Own];
 
-    /// Returns the host's name in the names of trials.
+    /// Returns the host's name as used in trial names.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Host {
         }
     }
 
-    /// Returns the host's name in the generated documentation.
+    /// Returns the host's name as shown in the generated documentation.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -132,7 +132,7 @@ fn wasmtime() -> Result<Command, String> {
     Ok(command)
 }
 
-/// Returns the absolute path of `target`, because a process may have another working directory.
+/// Returns the path of `target`. It is absolute, because child processes may run in another directory.
 fn target() -> PathBuf {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
     fs::canonicalize(&target).unwrap_or(target)

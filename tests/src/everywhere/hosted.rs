@@ -29,7 +29,7 @@ pub struct Hosted(Arc<Pool>);
 #[derive(Debug)]
 struct Pool {
     workers: Vec<Mutex<Workers>>,
-    /// Set after a process has answered: the program has been compiled, which takes half a minute, and its code is
+    /// `true` after the first answer. The program has then been compiled, which takes half a minute, and its code is
     /// cached for the other processes.
     is_warm: AtomicBool,
 }

@@ -1,9 +1,9 @@
 //! Runs the portable provider in other hosts. The program `everywhere` is composed of the case runner, the provider and
 //! the cases' tools.
 //!
-//! * [`Host`] is a host that runs components, and starts its process.
-//! * [`Hosted`] manages host processes, in which one instance runs case after case. [`Worker`] is any process that
-//!   answers lines with lines.
+//! * [`Host`] identifies a component host and starts its process.
+//! * [`Hosted`] manages host processes, in which one instance runs case after case. A [`Worker`] is any process that
+//!   answers each input line with one output line.
 //! * [`exceptions`] lists the cases with different results in these hosts, and the reasons.
 //! * [`keeps_secrets`] searches a guest's memory for data of the previous guest, from outside the host process.
 //! * [`page`] generates the documentation page of cases and hosts.

@@ -1,4 +1,4 @@
-//! Generates `docs/cases.md`: the cases, and the hosts that they pass in.
+//! Generates `docs/cases.md`: the cases, and the hosts in which they pass.
 
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 

@@ -6,8 +6,8 @@ use std::{
     os::unix::fs::FileExt as _,
 };
 
-/// A readable and writable address range of a process. A linear memory is such a range, up to its real end, whatever
-/// size the guest sees.
+/// A readable and writable address range of a process. A linear memory is one such range. Its end is the real end of
+/// the memory, which can be past the size that the guest sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AddressRange {
     start: u64,
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn search_finds_exact_occurrences() {
-        // Reversed at run time, so that the word does not occur in this program's files.
+        // The word is reversed at run time, so that it does not occur in this program's files.
         let word: String = "drow-terces-a".chars().rev().collect();
         let mut held = vec![0_u8; 3 << 20];
         let at = (1 << 20) + 3;

@@ -16,8 +16,8 @@ use crate::{Action, Case, Request, StepResult, portable_runtime};
 /// Plants a secret in a large guest, and searches for it in the memory of the next, small guest, up to that memory's
 /// real end. Repeats the search after an execution, after a session, and while the session with the secret is evicted.
 ///
-/// Only guests can have the secret or the mark in memory, because scripts receive both words reversed and reverse them
-/// again. So the address range with the small guest's mark is its linear memory.
+/// The secret and the mark occur only in guest memory, because scripts receive both words reversed and reverse them
+/// again. The address range with the small guest's mark is therefore its linear memory.
 ///
 /// # Errors
 /// Fails if the secret is found, or if it is not found where it must be.

@@ -11,7 +11,7 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-/// Maximum size of a failed process's output that is shown, in bytes.
+/// Maximum number of bytes of a failed process's output that an error shows.
 const SHOWN_BYTES: usize = 2_000;
 
 /// The result of sending a line.

@@ -25,7 +25,7 @@ pub fn hibernated(data: &[u8]) {
     let _ = HibernatedInfo::read(&forged);
     match base().0.resume(&forged, ResumeOptions::default()) {
         Ok(session) => {
-            // The resumed session can do anything, within its limits.
+            // The resumed session may contain any state, but its limits apply.
             match session.execute("1") {
                 Ok(execution) => assert!(execution.fuel_consumed <= base().0.policy().limits.fuel),
                 Err(error) => assert!(!error.to_string().is_empty()),

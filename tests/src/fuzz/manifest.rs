@@ -1,4 +1,4 @@
-//! Parses manifests and policies, which people write and get wrong.
+//! Parses manifests and policies, which are written by hand.
 
 use glovebox::Policy;
 use glovebox_runtimes::{Language, Manifest};

@@ -1,4 +1,4 @@
-//! Generates pseudo-random numbers, so that a printed seed repeats a run.
+//! Generates pseudo-random numbers from a seed. The printed seed reproduces a run.
 
 /// A SplitMix64 generator: small, and good enough for test inputs.
 #[derive(Clone, Debug)]
@@ -31,7 +31,8 @@ impl Numbers {
         (0..len).map(|_| self.number().to_le_bytes()[0]).collect()
     }
 
-    /// Returns a changed copy of `input`: bytes are overwritten, flipped, inserted or removed, or a range is doubled.
+    /// Returns a changed copy of `input`: bytes are overwritten, flipped, inserted or removed, or a range is
+    /// duplicated.
     #[must_use]
     pub fn mutate(&mut self, input: &[u8]) -> Vec<u8> {
         let mut out = input.to_vec();

@@ -59,7 +59,7 @@ pub fn saved_state(data: &[u8]) {
     assert_eq!(wasi.open_files(), 0, "files of the guest are still open");
 }
 
-/// Creates a state, as an embedder does before restoring into it.
+/// Creates the state that the bytes are restored into, as an embedder does.
 fn fresh() -> Wasi {
     let mut vfs = Vfs::new(VfsLimits { bytes: QUOTA_BYTES, inodes: 100, ..VfsLimits::default() });
     let app = vfs.add_root(Access::ReadWrite);

@@ -153,7 +153,7 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
         whole(0),
         whole(1),
         vec![2],
-        // Makes a length nearly infinite.
+        // Overwrites a length with a number close to the maximum.
         vec![2, 0, 64, 9, 255, 255, 255, 255, 255, 255, 255, 255, 255, 3],
         vec![2, 1, 30, 1, 7, 1, 1, 90, 2, 8, 8, 2],
     ]

@@ -1,7 +1,7 @@
 //! Converts values between JSON and their canonical ABI representation in a component's memory.
 //!
 //! Records are objects, whose optional fields may be omitted. A case of a variant or enum is its name, or an object
-//! with one key, whose value is the payload. The keys for results are `ok` and `err`. Lists of bytes are text. In
+//! with one key, whose value is the payload. The keys for results are `ok` and `err`. Lists of bytes are strings. In
 //! place of any string or list, `{"raw": [pointer, length]}` passes exactly these numbers, and writes no data.
 
 use serde_json::{Map, Value, json};

@@ -153,7 +153,7 @@ impl Puppet {
 
     /// Calls a function of the sandbox by its WIT name, such as `execute`, `session.open` or `blob.drop`. The arguments
     /// are a list of JSON values. Records are objects, whose optional fields may be omitted. A case of a variant is its
-    /// name, or an object with one key. Lists of bytes are text. In place of any string or list, `{"raw": [pointer,
+    /// name, or an object with one key. Lists of bytes are strings. In place of any string or list, `{"raw": [pointer,
     /// length]}` passes exactly these numbers, and writes no data.
     ///
     /// # Errors
