@@ -59,7 +59,7 @@ impl Work {
 const FRESH_PER_TURN: usize = 20;
 const LIVE_PER_TURN: usize = 50;
 
-/// All measurements of one runtime. Its sessions only take the checkpoints that are measured.
+/// All measurements of one runtime. Its sessions take a checkpoint only if the checkpoint is measured.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) fresh: Samples,

@@ -10,11 +10,11 @@ use wit_parser::Resolve;
 
 use crate::samples::Samples;
 
-/// The component's code. `component` replaces the words in capitals.
+/// The component's code. `component` replaces the placeholders, which are in capitals.
 const MODULE: &str = include_str!("component.wat");
 
-/// The component's world. Its WASI clocks, at the contract's version, only contain the function that the component
-/// calls.
+/// The component's world. It declares only the function of WASI clocks that the component calls, at the contract's
+/// version.
 const WORLD: &str = "
 package glovebox:bench;
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, thread::available_parallelism};
 
 use serde::Serialize;
 
-/// The machine, its load, and the versions of Glovebox and of the interpreters that it is compared with.
+/// The machine, its load, and the versions of Glovebox and of the installed interpreters.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,

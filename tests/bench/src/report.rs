@@ -15,7 +15,7 @@ use crate::{
 
 /// Cases that produce a ready interpreter, compared with starting the installed one.
 const AGAINST_RIVAL: [&str; 5] = ["fresh", "live", "process", "fork", "resume"];
-/// Cases that add work to an execution in a session, compared with the execution alone.
+/// Cases that add work to an execution in a session, compared with an execution without that work.
 const AGAINST_LIVE: [&str; 2] = ["checkpoint", "hibernate"];
 
 /// The results of one benchmark run.

@@ -57,7 +57,7 @@ impl Child {
             .by_ref()
             .map_while(Result::ok)
             .find_map(|line| line.split_once("listening on http://").and_then(|(_, address)| address.parse().ok()));
-        // Drains the pipe, which further messages would fill up.
+        // Drains the pipe. A full pipe would block the server.
         thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         let Some(address) = address else {
             let _ = process.kill();
