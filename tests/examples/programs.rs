@@ -66,7 +66,7 @@ fn c_bindings(world: &str, out: &Path) -> Result<(), Box<dyn Error>> {
     let (package, _) = resolve.push_dir(wit_dir())?;
     let world = resolve.select_world(&[package], Some(world))?;
     let mut files = Files::default();
-    // `sandbox_execute`, not `glovebox_sandbox_sandbox_execute`.
+    // Shortens names: `sandbox_execute` instead of `glovebox_sandbox_sandbox_execute`.
     let rename = ["sandbox", "types"]
         .map(|interface| (format!("glovebox:sandbox/{interface}@0.2.0"), interface.to_owned()))
         .to_vec();

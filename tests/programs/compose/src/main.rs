@@ -1,6 +1,6 @@
 //! `compose OUT APPLICATION COMPONENT…`: creates a component in which the imports of each component are connected to
-//! the exports of those after it. Each component is instantiated once, for all its importers. Unconnected imports
-//! become imports of the result, and the application's exports become its exports.
+//! the exports of the components after it. Each component is instantiated once, for all its importers. Unconnected
+//! imports become imports of the result, and the application's exports become its exports.
 
 use std::{env, error::Error, fs, path::Path};
 

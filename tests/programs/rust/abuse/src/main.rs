@@ -128,8 +128,8 @@ fn checkpoints_without_end() -> Result<String, Box<dyn Error>> {
     Ok(format!("retained few: {}, {}", retained < 100, kind(session.undo_to(u64::MAX))))
 }
 
-/// Resumes forged states: with changes in each byte at the beginning and in some later bytes, truncated at many points,
-/// and made of arbitrary bytes.
+/// Resumes forged states: states with a changed byte, truncated states, and arbitrary bytes. Changes every byte at the
+/// beginning and some later bytes.
 fn forged_states() -> Result<String, Box<dyn Error>> {
     let sandbox = sandbox(Limits::default());
     let session = sandbox.session()?;
@@ -274,7 +274,7 @@ fn odd_policies() -> Result<String, Box<dyn Error>> {
         Limits { fuel: Some(0), ..Limits::default() },
         Limits { tool_calls_at_once: Some(u32::MAX), tool_bytes: Some(max), ..Limits::default() },
     ];
-    // A tool requests as much as possible. The limits must either bound the request or reject it.
+    // The script allocates as much as possible. The policy must either be rejected or limit the script.
     let source = "let all = []; try { for (let i = 0; i < 9; i++) all.push(new ArrayBuffer(1 << 20)) } catch {}";
     Ok(all.map(|limits| kind(sandbox(limits).execute(source))).join(" "))
 }

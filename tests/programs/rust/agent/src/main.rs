@@ -9,7 +9,7 @@ use glovebox_guest::{
     ToolAnswer, ToolRequest, info,
 };
 
-/// The program fails not only with `Error`: reading in chunks returns `std::io::Error`.
+/// A result with a boxed error, because reading in chunks returns `std::io::Error` instead of `Error`.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Result<()> {

@@ -26,7 +26,7 @@ pub fn step(sandbox: &Sandbox, case: &Case, step: &Step, files: &mut Carried) ->
 fn run(sandbox: &Sandbox, case: &Case, step: &Step, script: &Script, files: &mut Carried) -> Result<StepResult, Error> {
     let add = |request: Request, (path, Hex(bytes)): (&String, &Hex)| request.file(path, bytes.clone());
     let request = files.iter().fold(script.request(), add);
-    // A single call is enough if no files are needed and there are no tools to answer.
+    // A single call is enough if no files are needed and there are no tool calls to answer.
     if !must_be_stepped(case) && !case.carry && step.look.is_empty() {
         return Ok(StepResult::ran(&sandbox.execute(request)?, BTreeMap::new()));
     }

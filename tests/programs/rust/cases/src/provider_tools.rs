@@ -1,4 +1,4 @@
-//! Sets a case's tools in the component `case-tools`, which the provider imports its tools from.
+//! Sets a case's tools in the component `case-tools`, from which the provider imports its tools.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ mod bindings {
     });
 }
 
-/// `true` if this program answers tool calls, and so must step through executions that may make them.
+/// `true` if this program answers tool calls, and therefore must step through executions that may make them.
 pub const ANSWERED_HERE: bool = false;
 
 /// Replaces the provider's tools with the case's tools.
@@ -38,7 +38,7 @@ pub fn begin(case: &Case) {
     table::set(&case.tools.iter().map(case_tool).collect::<Vec<_>>());
 }
 
-/// Returns the tools that the caller answers: none, because the provider has them.
+/// Returns the tools that the caller answers: none, because the provider answers all calls.
 pub fn tools(_: &Case) -> Vec<Tool> {
     Vec::new()
 }

@@ -10,10 +10,10 @@ use glovebox_guest::{Error, Execution, Started, Step, Tool, ToolAnswer, ToolRequ
 
 use crate::case::{Case, CaseTool};
 
-/// `true` if this program answers tool calls, and so must step through executions that may make them.
+/// `true` if this program answers tool calls, and therefore must step through executions that may make them.
 pub const ANSWERED_HERE: bool = true;
 
-/// Does nothing, because each execution receives its tools.
+/// Does nothing: the tools are passed with each execution.
 pub fn begin(_: &Case) {}
 
 /// Returns the tools that the caller answers.

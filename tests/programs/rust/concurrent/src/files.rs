@@ -1,4 +1,4 @@
-//! Scenarios with files of sessions, as streams.
+//! Scenarios that read and write session files as streams.
 
 use std::pin::pin;
 
@@ -74,7 +74,7 @@ fn small_workspace(bytes: u64) -> Policy {
     Policy { limits: Some(Limits { workspace_bytes: Some(bytes), ..no_limits() }), ..policy() }
 }
 
-/// Writes, reads and copies a file of 8 MB. The quota of bytes has room for two streams of that size.
+/// Writes, reads and copies a file of 8 MB. The byte quota is large enough for two streams of that size.
 async fn round_trip() -> Result<String, SandboxError> {
     let session = open().await?;
     let bytes: Vec<u8> = (0..8_000_000_u32).map(|index| (index * 7 % 251) as u8).collect();
@@ -85,7 +85,7 @@ async fn round_trip() -> Result<String, SandboxError> {
         assert!(contents(&session, "dir/in.bin").await? == bytes);
     }
     let size = output(&session, "console.log(os.stat('dir/in.bin')[0].size)").await?;
-    // An empty file, and a copy that the host passes on without the component.
+    // Writes an empty file, and copies a file within the host, without passing the bytes through the component.
     let (empty, _) = write(&session, "empty", Vec::new()).await;
     empty?;
     assert!(contents(&session, "empty").await?.is_empty());
@@ -104,7 +104,7 @@ async fn round_trip() -> Result<String, SandboxError> {
     Ok(size + &listed.join(", "))
 }
 
-/// Leaves streams of a file unread until the quota of bytes is exhausted.
+/// Leaves streams of a file unread until the byte quota is exhausted.
 async fn unread() -> Result<String, SandboxError> {
     let session = open().await?;
     let (written, _) = write(&session, "f", vec![1; 4_000_000]).await;
@@ -118,7 +118,7 @@ async fn unread() -> Result<String, SandboxError> {
     };
     assert!(matches!(error, SandboxError::QuotaExceeded(_)), "{error:?}");
     let count = streams.len();
-    // A stream that is read to its end, and a dropped stream, hold nothing.
+    // A stream that was read to its end or dropped does not count against the quota.
     let mut finished = streams.remove(0);
     let mut length = 0;
     while length < 4_000_000 {
@@ -128,13 +128,13 @@ async fn unread() -> Result<String, SandboxError> {
     let half = streams.remove(0);
     drop(half);
     streams.push(session.read_file("f".into()).await?);
-    // The streams do not change with the file.
+    // Deleting the file does not change the streams.
     session.delete_file("f".into(), false).await?;
     let whole = streams.remove(0).collect().await;
     Ok(format!("{count} {}", whole.len()))
 }
 
-/// Leaves the stream of a file's contents open, and drops the call. The session can be used meanwhile.
+/// Drops a write while its stream is still open. The session can be used during the write.
 async fn unclosed() -> Result<String, SandboxError> {
     let session = open().await?;
     let (mut writer, reader) = wit_stream::new();
@@ -147,7 +147,7 @@ async fn unclosed() -> Result<String, SandboxError> {
     }
     let unsent = writer.write_all(vec![1; 10]).await.len();
     assert!(session.list_files("**".into()).await?.is_empty());
-    // The call also fails at the end of the stream if the session is busy then.
+    // A write also fails if the session is busy when the stream ends.
     let (mut writer, reader) = wit_stream::new();
     let mut call = pin!(session.write_file("big".into(), reader, IfExists::Fail));
     begin(call.as_mut()).await;
@@ -169,7 +169,7 @@ async fn over_limit() -> Result<String, SandboxError> {
     assert_eq!(unsent, 0);
     let (refused, unsent) = write(&session, "f", vec![2; 3_000_000]).await;
     assert!(matches!(file_error(refused), FileError::NoSpace));
-    // The host reads nothing of a write that is too large by itself.
+    // The host reads none of a write that alone exceeds the limit.
     let (mut writer, reader) = wit_stream::new();
     let write_all = async move { writer.write_all(vec![2; 3_000_000]).await.len() };
     let (refused, all) = both(session.write_file("f".into(), reader, IfExists::Replace), write_all).await;
@@ -181,7 +181,7 @@ async fn over_limit() -> Result<String, SandboxError> {
     Ok((3_000_000 - unsent).to_string())
 }
 
-/// Sends more than the quota of bytes allows, and bytes that are not a session.
+/// Sends more bytes than the byte quota allows, and bytes that are not a session.
 async fn over_quota() -> Result<String, SandboxError> {
     let session = open().await?;
     let (refused, unsent) = write(&session, "f", vec![1; 6_000_000]).await;
@@ -215,7 +215,7 @@ async fn close_streams() -> Result<String, SandboxError> {
     Ok(format!("{first} {rest} {}", contents(&resumed, "f").await?.len()))
 }
 
-/// Writes the output of a running script to a file. The host passes it on without the component.
+/// Writes the output of a running script to a file, without passing the bytes through the component.
 async fn output_to_file() -> Result<String, SandboxError> {
     let session = open().await?;
     let source = "for (let i = 0; i < 150; i++) console.log('x'.repeat(9999)); await tools.ask()";
@@ -248,7 +248,7 @@ async fn too_many_calls() -> Result<String, SandboxError> {
     Ok(format!("{before} {}", session.list_files("**".into()).await?.len()))
 }
 
-/// Leaves sessions, streams and calls behind. The host drops the store.
+/// Leaks sessions, streams and calls. The host then drops the store.
 async fn leak() -> Result<String, SandboxError> {
     let session: &'static Session = Box::leak(Box::new(open().await?));
     let (written, _) = write(session, "f", vec![1; 1_000_000]).await;

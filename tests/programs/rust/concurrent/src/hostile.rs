@@ -1,4 +1,4 @@
-//! Scenarios that misuse the sandbox, or use up its quotas.
+//! Scenarios that misuse the sandbox or exhaust its quotas.
 
 use crate::{
     Event,
@@ -32,7 +32,7 @@ const ENDLESS: &str = "for (;;);";
 /// A script that writes a million bytes, and then waits for an answer.
 const LONG: &str = "for (let i = 0; i < 1000; i++) console.log('x'.repeat(999)); await tools.ask()";
 
-/// Drops calls of each function while their scripts run. The host checks that nothing is left.
+/// Drops calls of each function while their scripts run. The host checks that all resources are released.
 async fn drop_calls() -> Result<String, SandboxError> {
     begin_and_drop(run(ENDLESS)).await;
     begin_and_drop(start(ENDLESS, &[])).await;
@@ -92,7 +92,7 @@ async fn cancelled_read() -> Result<String, SandboxError> {
     Ok(first + &text(stdout.collect().await))
 }
 
-/// Drops a started execution before its streams, which end.
+/// Drops a started execution before its streams. The streams then end.
 async fn drop_started() -> Result<String, SandboxError> {
     let started = start("console.log('begun'); for (;;);", &[]).await?;
     let (mut stdout, events) = (started.stdout()?, started.events()?);
@@ -103,7 +103,7 @@ async fn drop_started() -> Result<String, SandboxError> {
     Ok(text(begun))
 }
 
-/// Leaves handles, streams and calls behind. The host drops the store.
+/// Leaks handles, streams and calls. The host then drops the store.
 async fn leak() -> Result<String, SandboxError> {
     let started = start(ENDLESS, &[]).await?;
     std::mem::forget((started.stdout()?, started.events()?));
@@ -151,8 +151,8 @@ async fn too_many_streams() -> Result<String, SandboxError> {
     Ok(count.to_string())
 }
 
-/// Opens streams of events until the quota of bytes is exhausted, and reads the same call from all of them. Streams of
-/// output need no bytes.
+/// Opens event streams until the byte quota is exhausted, and reads the same call from all of them. Output streams are
+/// not charged to the quota.
 async fn too_many_events() -> Result<String, SandboxError> {
     let started = start("await tools.ask()", &["ask"]).await?;
     let mut streams = Vec::new();

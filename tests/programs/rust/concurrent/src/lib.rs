@@ -1,5 +1,5 @@
-//! A component that uses version 0.3.0 of the contract. Each scenario is one export call; some misuse the sandbox. A
-//! scenario returns its findings as text, or an error of the sandbox.
+//! A component that uses version 0.3.0 of the contract. The host calls the export once for each scenario; some
+//! scenarios misuse the sandbox. A scenario returns its findings as text, or an error of the sandbox.
 
 mod files;
 mod hostile;

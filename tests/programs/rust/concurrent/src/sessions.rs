@@ -134,7 +134,7 @@ async fn dropped() -> Result<String, SandboxError> {
     drop_after(session.execute(request(ENDLESS)), run(pause)).await?;
     assert_eq!(json(&session, "x").await?, "1");
     drop_after(session.get_variable("slow".into()), run(pause)).await?;
-    // This call waits for the one before. It is dropped before its code begins, or soon afterwards.
+    // This call waits for the previous one. It is dropped before its code begins, or soon afterwards.
     begin_and_drop(session.execute(request("for (;;); globalThis.x = 2"))).await;
     let found = output(&session, "console.log(x)").await?;
     begin_and_drop(session.start(request(ENDLESS))).await;
@@ -156,7 +156,7 @@ async fn start() -> Result<String, SandboxError> {
     let printed = text(started.stdout()?.collect().await);
     let execution = started.finish().await?;
     assert!(matches!(execution.outcome, Outcome::Completed), "{:?}", execution.outcome);
-    // The session is free as soon as the execution has ended, although its handle is open.
+    // The session is free once the execution has ended, even while its handle is open.
     let answer = json(&session, "answer").await?;
     let endless = session.start(request(ENDLESS)).await?;
     assert!(is_busy(session.execute(request("1")).await));
@@ -174,14 +174,14 @@ async fn start() -> Result<String, SandboxError> {
     Ok(format!("{printed}{answer} {after}"))
 }
 
-/// Returns to earlier states, and creates sessions from a state.
+/// Rolls a session back, and creates sessions from a saved state.
 async fn checkpoints() -> Result<String, SandboxError> {
     let session = open().await?;
     output(&session, "var x = 5").await?;
     let mark = session.checkpoint().await?;
     let fork = session.fork().await?;
     output(&session, "x = 6").await?;
-    // The host passes these bytes on without the component.
+    // The host passes these bytes from one session to the other, without the component.
     let state = session.hibernate().await?;
     let resumed = Session::resume(Runtime::Javascript, state, policy(), no_options()).await?;
     let bytes = session.hibernate().await?.collect().await;

@@ -36,7 +36,7 @@ const ASKS_TWICE: &str = "console.log('before', Math.random(), Date.now());
 /// A script that makes one call.
 const ASKS: &str = "console.log(await tools.ask({ q: 1 }))";
 
-/// Returns a policy under which two executions are equal down to the unit of fuel.
+/// Returns a policy that makes executions reproducible, including their fuel.
 fn repeatable() -> Policy {
     Policy { clock: Some(Clock::Fixed(1_000_000_000)), entropy: Some(Entropy::Seeded(7)), ..policy() }
 }
@@ -56,7 +56,7 @@ async fn suspended(source: &str) -> Result<Vec<u8>, SandboxError> {
     suspend(&started).await
 }
 
-/// Suspends an execution, as soon as no other call suspends it and the script waits.
+/// Suspends an execution. Retries while another call suspends it or the script does not wait yet.
 async fn suspend(started: &Started) -> Result<Vec<u8>, SandboxError> {
     loop {
         match started.suspend().await {
@@ -128,8 +128,8 @@ async fn fork() -> Result<String, SandboxError> {
     Ok(format!("{} {}", lines[0][1], replies.collect::<String>()))
 }
 
-/// The streams of a suspended execution end. The streams of the resumed execution contain the same output, and the
-/// rest.
+/// Checks that the streams of a suspended execution end, and that the streams of the resumed execution contain the
+/// whole output.
 async fn streams() -> Result<String, SandboxError> {
     let started = start_suspendable(ASKS_TWICE, policy()).await?;
     let (stdout, mut events) = (started.stdout()?, started.events()?);
@@ -149,7 +149,7 @@ async fn streams() -> Result<String, SandboxError> {
     Ok(after[..3].replace('\n', " "))
 }
 
-/// Changed bytes are refused, and the unchanged bytes still work.
+/// Checks that changed bytes are rejected, and that the unchanged bytes still work.
 async fn forged() -> Result<String, SandboxError> {
     let bytes = suspended(ASKS).await?;
     let mut forged = vec![Vec::new(), bytes[..bytes.len() - 1].to_vec(), [&bytes[..], &[0]].concat()];
@@ -163,14 +163,14 @@ async fn forged() -> Result<String, SandboxError> {
         let refused = resume(&bytes, policy()).await;
         assert!(matches!(refused, Err(SandboxError::NotResumable(_))), "{refused:?}");
     }
-    // The bytes set no limit.
+    // The resuming policy sets the limits, not the bytes.
     let limits = Limits { source_bytes: Some(10), ..no_limits() };
     let refused = resume(&bytes, Policy { limits: Some(limits), ..policy() }).await;
     assert!(matches!(refused, Err(SandboxError::SourceTooLarge(_))), "{refused:?}");
     Ok(format!("{count} {}", output(&resume(&bytes, policy()).await?, "1").await?))
 }
 
-/// Resumes a script with other files, which it has already read.
+/// Resumes a script that has read a file, with a different version of the file.
 async fn other_files() -> Result<String, SandboxError> {
     let source = "console.log(std.loadFile('a')); console.log(await tools.ask())";
     let files = |text: &str| vec![InputFile { path: "a".into(), bytes: text.into() }];
@@ -188,7 +188,7 @@ async fn other_files() -> Result<String, SandboxError> {
     Ok(output(&resume("old").await?, "1").await?.replace('\n', " "))
 }
 
-/// Refused suspensions do not change the execution.
+/// Checks that a rejected suspension does not change the execution.
 async fn refused() -> Result<String, SandboxError> {
     let is_unsupported = |result: &Result<_, _>| matches!(result, Err(SandboxError::Unsupported(_)));
     let plain = crate::start(ASKS, &["ask"]).await?;
@@ -236,7 +236,7 @@ async fn at_once() -> Result<String, SandboxError> {
         for result in all([started.suspend(), started.suspend()]).await {
             match result {
                 Ok(bytes) => suspended.push(bytes),
-                // The other call is at work, or the script does not wait yet.
+                // The other call is suspending the execution, or the script does not wait yet.
                 Err(SandboxError::SessionBusy(_)) => {}
                 Err(error) => panic!("{error:?}"),
             }
@@ -263,8 +263,8 @@ async fn last_execution() -> Result<String, SandboxError> {
     output(&resume(&bytes, policy()).await?, "1").await
 }
 
-/// Fills the quota of bytes with streams of events, of 65,536 bytes each. Suspending needs 2 MiB in addition to the
-/// request, which is 32 streams or 33.
+/// Fills the byte quota with event streams of 65,536 bytes each. Suspending needs 2 MiB in addition to the request, as
+/// much as 32 or 33 streams.
 async fn held_bytes() -> Result<String, SandboxError> {
     let started = start_suspendable(ASKS, policy()).await?;
     next_call(&mut started.events()?).await;

@@ -45,7 +45,7 @@ pub async fn poll_and_drop<F: Future>(future: F) -> Option<F::Output> {
     .await
 }
 
-/// Drops a call when another one returns. Returns the result of the other.
+/// Drops a call when another one returns. Returns the result of the call that returned.
 pub async fn drop_after<F: Future, G: Future>(dropped: F, other: G) -> G::Output {
     let (mut dropped, mut other) = (pin!(dropped), pin!(other));
     poll_fn(|context| {

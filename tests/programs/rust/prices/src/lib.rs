@@ -1,4 +1,4 @@
-//! A component that consists of tools. Composed with a provider that imports tools, it answers scripts' calls.
+//! A component that implements tools. Composed with a provider that imports tools, it answers scripts' calls.
 
 use bindings::{
     exports::glovebox::sandbox::tools::{Guest, Tool},
