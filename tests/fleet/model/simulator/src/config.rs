@@ -107,7 +107,7 @@ pub enum Intensity {
 pub struct Failure {
     /// The time of the failure.
     pub at_s: f64,
-    /// The number of zones. The nodes whose number is a multiple of this are in the failing zone.
+    /// The number of zones. A node whose number is a multiple of `zones` is in the failing zone.
     pub zones: u32,
     /// The time from the failure until the router notices it.
     pub noticed_s: f64,

@@ -42,7 +42,7 @@ impl Node {
         self.free_s.len() as u32
     }
 
-    /// Returns the time that an execution that arrives now waits for a processor.
+    /// Returns the time that an execution arriving now would wait for a processor.
     pub fn wait_s(&self, now_s: f64) -> f64 {
         (self.free_s.iter().copied().fold(f64::INFINITY, f64::min) - now_s).max(0.0)
     }

@@ -1,5 +1,5 @@
-//! Random numbers that are identical on every machine: the generator's output is documented, and `libm` replaces the
-//! system's C library.
+//! Random numbers that are identical on every machine: the generator's algorithm is fixed, and `libm` replaces the
+//! system's math library.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};

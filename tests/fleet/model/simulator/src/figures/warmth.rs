@@ -108,7 +108,7 @@ pub fn characteristic_s(config: &Config, intensity: f64) -> f64 {
     high
 }
 
-/// For each runtime and size, returns the number of sessions that fit into a node's memory.
+/// Returns the number of sessions that fit into a node's memory, for each runtime and size.
 pub(super) fn held(inputs: &Inputs) -> Value {
     let memory = inputs.node.memory_bytes - inputs.node.reserved_bytes;
     let each = |measured: &crate::inputs::Measured| {
