@@ -102,7 +102,7 @@ fn large_memory_fill_ends_at_the_deadline() {
     policy.limits.timeout_ms = 100;
     policy.limits.memory_bytes = 2 << 30;
     let sandbox = Sandbox::builder(engine()).runtime_path(path).policy(policy).build().unwrap();
-    // Filling a gigabyte takes seconds. On a busy machine, only the fastest execution counts.
+    // Filling a gigabyte takes seconds. Other load can delay an execution, so only the fastest of ten counts.
     let mut fastest = Duration::MAX;
     for _ in 0..10 {
         let execution = sandbox.execute("").unwrap();

@@ -88,7 +88,7 @@ impl FleetEngine {
         self.state.lock().unwrap().failure = failure.map(|(status, message)| (status, message.to_owned()));
     }
 
-    /// Records the answer to the next execution, but answers with a failure, like a broken connection.
+    /// Records the answer to the next execution, but answers with a failure, as if the connection were broken.
     pub(crate) fn lose_answer(&self) {
         self.state.lock().unwrap().loses_answer = true;
     }
@@ -269,7 +269,7 @@ impl FleetEngine {
         running.inspect(|cancel| cancel.cancel()).is_some()
     }
 
-    /// Answers the two queries that servers make with the sessions in the query's scope.
+    /// Answers the two queries that servers use. Returns the sessions in the query's scope.
     fn query(&self, query: &str) -> Value {
         let scope = query.split("starts_with(service_key, '").nth(1).and_then(|rest| rest.split('\'').next());
         let after = query.split("service_key > '").nth(1).and_then(|rest| rest.split('\'').next());

@@ -37,11 +37,11 @@ fn twenty(sandbox: &Sandbox, source: &str) -> BTreeSet<u64> {
 fn same_script_costs_exactly_the_same_fuel() {
     for (language, source) in SCRIPTS {
         let mut seen = twenty(&sandbox(language, fixed), source);
-        // New engines without a pool.
+        // Repeats the execution on new engines without a pool.
         seen.extend(
             (0..3).map(|_| sandbox_on(&lone_engine(None), language, fixed).execute(source).unwrap().fuel_consumed),
         );
-        // Concurrent executions.
+        // Repeats the execution on concurrent threads.
         let shared = sandbox(language, fixed);
         thread::scope(|scope| {
             let runs: Vec<_> = (0..4).map(|_| scope.spawn(|| twenty(&shared, source))).collect();

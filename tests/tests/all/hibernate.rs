@@ -78,10 +78,10 @@ fn session_state_survives_hibernation() {
     }
 }
 
-/// Set for the child process of the test below: the file to resume from, and the language.
+/// The environment variable of the child process. Contains the file to resume from and the language.
 const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_RESUME";
 
-/// Does nothing unless it is the child process of another test.
+/// Does nothing unless this process is the child process of another test.
 #[test]
 fn resume_for_the_test_of_another_process() {
     let Some(path) = std::env::var_os(CHILD_VARIABLE) else {

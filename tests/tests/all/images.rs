@@ -87,7 +87,7 @@ fn python_setup_state_is_in_every_execution() {
     assert!(built.image.prepared && built.image.files[0].path == "data/sales.csv");
 
     assert_eq!(images.run("test-sales", "print(total(), x, f, A, __name__)"), "3 mine [1] 3 __main__\n");
-    // A script's changes do not affect later executions. The setup left a file open.
+    // A script's changes do not affect later executions, even though the setup leaves a file open.
     images.run("test-sales", "table.clear(); f.append(2); x = 1");
     let gone = "import os; print(total(), x, f, os.listdir(), __import__('sys').modules['decimal'].__name__)";
     assert_eq!(images.run("test-sales", gone), "3 mine [1] [] decimal\n");
@@ -233,7 +233,7 @@ fn failed_setup_keeps_the_previous_image() {
     javascript("").memory_bytes(128 << 20).timeout(Duration::from_secs(3600)).build(&images.0).unwrap();
 }
 
-/// An image can occupy more memory than any limit that the file system has by default.
+/// The memory of an image is not limited by the default file system limits.
 #[test]
 fn large_setup_is_limited_only_by_its_memory() {
     let images = Images::new();
@@ -347,7 +347,7 @@ fn a_damaged_image_is_listed_refused_and_removed() {
     assert!(images.0.remove_image("test-damaged").unwrap_err().to_string().contains("there is no custom image"));
 }
 
-/// numpy's generator is seeded when the image is built.
+/// numpy's generator is seeded when the image is built, so each execution must seed it again.
 #[test]
 fn numpy_random_numbers_differ_between_executions() {
     for runtime in tested_runtimes().iter().filter(|runtime| runtime.name == "python-3.15-data") {
@@ -373,7 +373,7 @@ fn damaged_image_code_is_reported_and_rebuilt() {
     let mut bytes = fs::read(&built.prepared.path).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
-    // Replaces the file as another program could, because the file itself is read-only.
+    // Replaces the file, because the file itself is read-only. Another program could do the same.
     fs::remove_file(&built.prepared.path).unwrap();
     fs::write(&built.prepared.path, bytes).unwrap();
     assert!(images.0.verify("harmed").is_err() || !images.0.image("harmed").unwrap().prepared);

@@ -1,5 +1,5 @@
 //! Compares `Intl` with Node.js: `tests/goldens/intl.json` contains 500 calls with Node's results, which
-//! `vendor_js/intl/source/calls.mjs` writes. `BLESS=1` adds the results that differ here, as `ours`.
+//! `vendor_js/intl/source/calls.mjs` writes. `BLESS=1` adds Glovebox's results as `ours` where they differ.
 
 use std::{fs, path::PathBuf};
 

@@ -51,7 +51,7 @@ fn session_bytes_are_limited() {
     assert!(beside.execute("new Uint8Array(4 << 20).fill(1); 0").unwrap().is_success(), "usable after");
 }
 
-/// The machine memory of sessions, for each way in which scripts can use memory.
+/// Many sessions together stay within the limit for each way in which scripts can use the machine's memory.
 #[test]
 fn many_sessions_together_stay_within_their_limit() {
     const TOTAL: u64 = 192 << 20;

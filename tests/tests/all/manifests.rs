@@ -1,4 +1,4 @@
-//! Checks of the manifests for component hosts that do not need the hosts.
+//! Checks the manifests for component hosts, without running the hosts.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -58,7 +58,7 @@ fn spin_manifest_uses_known_keys() {
     assert_eq!(route, "/...");
     let Component { source, allowed_outbound_hosts, environment } = &component[triggered];
     assert!(allowed_outbound_hosts.is_empty(), "scripts have no network");
-    // The adapter accepts the policy, which has the keys of a policy file, as JSON.
+    // The adapter accepts the policy as JSON with the keys of a policy file.
     let [(name, policy)] = environment.iter().collect::<Vec<_>>()[..] else {
         panic!("expected one variable: {environment:?}")
     };

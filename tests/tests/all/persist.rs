@@ -1,5 +1,5 @@
-//! Tests persisted globals in ways that a case cannot express: in host directories, and with backends that reject such
-//! a policy.
+//! Tests persisted globals in ways that a case cannot express: in host directories, and with backends that cannot
+//! persist globals.
 
 use std::{fs, thread};
 

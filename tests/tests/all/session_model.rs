@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 const SEEDS: std::ops::Range<u64> = 0..3;
 const STEPS: usize = 300;
-/// Few sessions, so that each one is used repeatedly.
+/// The maximum number of sessions. It is small, so that each session is used repeatedly.
 const MAX_SESSIONS: usize = 5;
 /// Events that must occur at least once in all programs together. Successful interruption of a loop is omitted, because
 /// it depends on the machine's speed.

@@ -28,7 +28,8 @@ fn session(language: Language) -> Session {
     session
 }
 
-/// In another sandbox, 18 of 24 concurrent executions in one session received another thread's output.
+/// Guards against a flaw of another sandbox, in which 18 of 24 concurrent executions in one session received another
+/// thread's output.
 #[test]
 fn every_thread_gets_its_own_output() {
     for language in Language::ALL {

@@ -104,7 +104,7 @@ fn session_and_host_do_not_change() {
     policy.workspace = Some(host.path().to_owned());
     policy.commit = Commit::Always;
     let session = Sandbox::builder(engine()).policy(policy).tool(tool).build().unwrap().session().unwrap();
-    // Statements such as `import sys` call the session's function.
+    // Replaces the function that statements such as `import sys` call.
     run(
         &session,
         "import builtins, random\nexpected = random.Random(5).random()\nrandom.seed(5)\ncount = 0\n\

@@ -8,7 +8,7 @@ use glovebox::Language;
 use glovebox_tests::{fixed, process, sandbox};
 
 const MIB: u64 = 1 << 20;
-/// Far longer than any of the tests takes.
+/// The timeout of a test's process, far longer than any test takes.
 const LIMIT: Duration = Duration::from_secs(600);
 
 struct Soak {

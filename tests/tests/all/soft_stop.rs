@@ -317,7 +317,7 @@ fn unnoticed_soft_stop_does_not_affect_the_next_execution() {
     }
 }
 
-/// CPython has released its lock in a wait, and must take it to flush its streams.
+/// CPython has released its lock during the wait, and must acquire it again to flush its streams.
 #[test]
 fn python_that_waits_again_is_stopped_without_another_error() {
     let source = "import time\nwhile True:\n    try: time.sleep(600)\n    except BaseException: print('again', end='')";
@@ -332,7 +332,7 @@ fn python_that_waits_again_is_stopped_without_another_error() {
     assert!(stderr.starts_with("TimedOut: ") && stderr.lines().count() == 1, "{timeout_ms} ms: {stderr}");
 }
 
-/// CPython releases its lock in every system call. Which instruction uses the last fuel depends on the limit.
+/// CPython releases its lock in every system call. The limit determines which instruction uses the last fuel.
 #[test]
 fn python_in_a_system_call_is_stopped_without_another_error() {
     let source = "import os\nfile = os.open('a', os.O_CREAT | os.O_RDWR)\ndata = b'x' * 1000\nwhile True:\n    try: os.pwrite(file, data, 0)\n    except BaseException: pass";

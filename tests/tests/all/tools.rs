@@ -1,4 +1,4 @@
-//! Tests host tools through the device, as any binary can use it. `tests/cases` tests the languages' own interfaces.
+//! Tests host tools through the device, which any binary can use. `tests/cases` tests the languages' own interfaces.
 
 use std::{
     sync::{Barrier, mpsc},

@@ -75,7 +75,7 @@ fn deadline_ends_an_unmetered_loop() {
         assert_eq!(outcome_of(&execution), Some(Resource::Time), "{:?}", execution.outcome);
         assert!(execution.interrupted.is_some(), "{language}");
     }
-    // Only Python, because JavaScript cannot catch the interruption.
+    // Tests only Python, because JavaScript cannot catch the interruption.
     let deaf = "while True:\n  try:\n    while True:\n      pass\n  except BaseException:\n    pass";
     let forced = unmetered(Language::Python, |policy| policy.limits.timeout_ms = 1_000).execute(deaf).unwrap();
     assert_eq!(outcome_of(&forced), Some(Resource::Time), "{:?}", forced.outcome);

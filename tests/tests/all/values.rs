@@ -3,7 +3,7 @@
 use glovebox::Language;
 use glovebox_tests::sandbox;
 
-/// The number of generated scripts. Far more than the default fuel would allow.
+/// The number of generated scripts. They need far more fuel than the default limit.
 const SCRIPTS: usize = 6_000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Every resource that a client can make the daemon allocate has a limit. The tests reach, undershoot and exceed each
+//! Every resource that a client can make the daemon allocate has a limit. The tests stay below, reach and exceed each
 //! limit.
 
 use std::{
@@ -125,7 +125,7 @@ fn unread_results_of_a_process_are_limited() {
         let counts = text.lines().filter(|line| line.starts_with("glovebox_execution_seconds_count"));
         counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
     };
-    // There are 7 MiB for this process, enough for four results.
+    // One client process can use 7 MiB, enough for four results.
     let unread: Vec<String> = (0..4).map(|_| start()).collect();
     until("four executions have ended", || ended() == 4);
     let dropped = start();
@@ -148,7 +148,7 @@ fn requests_that_wait_for_a_session_are_charged() {
     assert_eq!(daemon.post("/v1/sessions/s/execute", &body).status, 202);
     let value = json!("x".repeat(3_000_000)).to_string();
     let waiting = daemon.begin("PUT", "/v1/sessions/s/variables/x", &[], value.as_bytes());
-    // There are 7 MiB for the requests of a process. To parse one, the server needs memory for two copies.
+    // The requests of one client process can use 7 MiB. Parsing a request needs memory for two copies.
     let source = json!({"source": "#".repeat(3_000_000)}).to_string();
     let validate = || daemon.ask("POST", "/v1/validate", &[], source.as_bytes()).status;
     until("the waiting request is charged", || validate() == 503);

@@ -83,8 +83,8 @@ fn costly(case: usize) -> (String, u16) {
     }
 }
 
-/// Sends a costly request and returns the status of the answer. While other clients use the server, it can lack memory
-/// or be too slow to receive the request. Returns `None` if it closes the connection without an answer.
+/// Sends a costly request and returns the status of the answer. While other clients use the server, it may be out of
+/// memory or too slow to receive the request. Returns `None` if it closes the connection without an answer.
 fn send_costly(case: usize, mut stream: UnixStream) -> Option<u16> {
     let (body, status) = costly(case);
     let _ = stream.set_read_timeout(Some(Duration::from_secs(60)));
@@ -99,7 +99,7 @@ fn send_costly(case: usize, mut stream: UnixStream) -> Option<u16> {
     Some(answer.status)
 }
 
-/// Acts as a hostile client of the given kind. It allocates little memory itself, because the measurement includes this
+/// Acts as a hostile client of the given kind. Allocates little memory itself, because the measurement includes this
 /// process.
 fn hostile(kind: usize, stream: &mut UnixStream) {
     let mut send = |before: &str, piece: &[u8], bytes: usize, after: &str| {
@@ -174,7 +174,7 @@ fn process_that_reads_nothing_leaves_memory_for_others() {
     }));
     daemon.open("s");
     daemon.prints("s", "print(open('large', 'w').write('x' * (1 << 20)))");
-    // There are 14 MiB for requests and responses, of which this process can use 7 MiB.
+    // Requests and responses can use 14 MiB, and those of one client process 7 MiB.
     let stuck: Vec<_> = (0..20).map(|_| daemon.begin("GET", FILE, &[], b"")).collect();
     until("this process has used its half", || daemon.get(FILE).status == 503);
     let test = "daemon::hostile::process_that_reads_nothing_leaves_memory_for_others";

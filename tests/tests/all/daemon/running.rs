@@ -19,7 +19,7 @@ fn patient() -> Running {
     Running::with(tenant(|tenant| tenant.policy = policy))
 }
 
-/// The definitions of the functions that query models.
+/// Returns the definitions of the functions that query models.
 fn queries() -> Value {
     json!([
         {"name": "llm_query", "schema": {"properties": {"prompt": {"type": "string"}}, "required": ["prompt"]}},

@@ -186,7 +186,8 @@ fn session_has_its_files_even_if_its_client_disconnects() {
         std::thread::sleep(Duration::from_millis(pause_ms));
         drop(request);
     }
-    // The server may have noticed the end of a connection before it opened the session.
+    // Waits for sessions that the server is still opening. If a client disconnected early enough, its session does not
+    // exist.
     std::thread::sleep(Duration::from_secs(1));
     until("all sessions have their files", || {
         let page = daemon.get("/v1/sessions").ok();

@@ -1,6 +1,6 @@
 //! Tests hostile application components: some fail while they run, others are invalid components.
 //!
-//! `glovebox-component-runner` tests their use of WASI and each of their limits.
+//! Applications' use of WASI and each of their limits are tested in `glovebox-component-runner`.
 
 mod binaries;
 mod failing;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{LONG, MIB, assert_others_work, error, grown, ok, open, puppet};
 
-/// The address in the puppet's memory that bytes other than text are written to.
+/// The address in the puppet's memory of bytes that are not text.
 const PLACE: u32 = 256 << 20;
 
 fn blob(puppet: &mut Puppet, bytes: &[u8]) -> Value {

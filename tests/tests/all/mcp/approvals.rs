@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::support::{Inner, Mcp, Setup, runtime, start, text, until};
 
-/// Calls `pay` and prints its result or the reason for a failure.
+/// A Python function that calls the tool `pay` and prints its result or the reason for a failure.
 const PAY: &str = "\
 def pay(euros):
     try: print(tools.pay(euros=euros)['paid'])
@@ -62,7 +62,7 @@ fn deny(reason: &str) -> Value {
     json!({ "action": "accept", "content": { "approve": false, "reason": reason } })
 }
 
-/// Starts a server with the tool `pay`, whose client gives these answers.
+/// Starts a server with the tool `pay`, and a client that gives these answers.
 fn paying(payments: &Payments, lifecycle: ClientLifecycleMode, answers: Option<Vec<Value>>) -> Mcp {
     changed(payments, lifecycle, answers, |_| {})
 }
@@ -209,7 +209,7 @@ fn state_is_resumed_on_another_server_with_the_same_key() {
     assert!(text(&malformed).contains("`inputResponses.call-0` is not the result"), "{malformed:?}");
     assert_eq!(payments.count(), 0);
 
-    // Without an answer, the client is asked again.
+    // If an answer is missing, the server asks the client again.
     let (again, keys) = state_and_keys(once(&other, &arguments, Some(&state), json!({ "call-1": accept() })));
     assert_eq!((&*keys, payments.count()), (&["call-0".to_owned()][..], 0));
     for (mcp, state) in [(&other, &state), (&one, &again)] {
@@ -231,7 +231,7 @@ fn some_of_several_calls_can_be_answered() {
     let arguments = json!({ "language": "javascript", "code": script });
     let (state, keys) = state_and_keys(once(&mcp, &arguments, None, json!({})));
     assert_eq!(keys.len(), 16, "{keys:?}");
-    // The client was not asked about call 19 yet.
+    // The server has not asked the client about call 19 yet.
     let answers = json!({ "call-0": accept(), "call-1": deny("no"), "call-19": accept() });
     let (state, keys) = state_and_keys(once(&mcp, &arguments, Some(&state), answers));
     assert_eq!((keys.len(), payments.count()), (16, 1), "{keys:?}");
@@ -268,7 +268,7 @@ fn refused_state(mcp: &Mcp, arguments: &Value, state: &str, expected: &str) {
     assert!(text(&result).contains(expected), "{result:?}");
 }
 
-/// Each resumption changes the session's generation, which the earlier states do not have.
+/// Each resumption changes the session's generation, so earlier states no longer match it.
 #[test]
 fn call_in_a_session_is_made_once() {
     let payments = Payments::default();
@@ -289,7 +289,8 @@ fn call_in_a_session_is_made_once() {
     assert_eq!((payments.count(), mcp.running()), (1, 0));
 }
 
-/// Several states can lead to the same call of an execution in memory.
+/// An execution in memory accepts earlier states, but an approval sent with an earlier state does not apply to a later
+/// call.
 #[test]
 fn script_in_a_session_waits_in_memory_if_it_is_too_large() {
     let large_session = ("import random\nbig = random.randbytes(8 << 20)", "");
@@ -306,7 +307,7 @@ fn script_in_a_session_waits_in_memory_if_it_is_too_large() {
         assert_eq!(keys, ["call-0"]);
         let (third, keys) = state_and_keys(once(&mcp, &arguments, Some(&first), json!({ "call-0": accept() })));
         assert_eq!((&*keys, payments.count()), (&["call-1".to_owned()][..], 1));
-        // The states from before the second call approve only the first one.
+        // The states from before the second call approve only the first call.
         for state in [&first, &second] {
             let answers = json!({ "call-0": accept(), "call-1": accept() });
             let (_, keys) = state_and_keys(once(&mcp, &arguments, Some(state), answers));
@@ -356,7 +357,7 @@ fn state_of_a_session_is_resumed_on_another_server_with_the_same_store() {
     assert_eq!((payments.count(), one.running(), other.running()), (1, 0, 0));
 }
 
-/// Otherwise, another server could make the call again if this one is killed while it makes the call.
+/// Another server must not repeat a call if this server is killed during the call.
 #[test]
 fn state_of_a_session_is_used_up_before_its_call_is_made() {
     let dir = tempfile::tempdir().unwrap();
@@ -449,7 +450,7 @@ fn script_that_is_too_large_to_suspend_receives_an_error() {
     let printed = text(&mcp.python(&code(4 << 20)));
     assert!(printed.starts_with("before\nToolLimit the script and the data"), "{printed}");
     assert!(mcp.listener.questions.lock().unwrap().is_empty() && payments.count() == 0);
-    // The script does not count twice when it is suspended again.
+    // The script is not counted a second time when it is suspended again.
     let arguments = python(&format!("{}\npay(30)", code(3 << 20)));
     let (state, _) = state_and_keys(once(&mcp, &arguments, None, json!({})));
     let (_, keys) = state_and_keys(once(&mcp, &arguments, Some(&state), json!({ "call-0": accept() })));

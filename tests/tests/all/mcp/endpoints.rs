@@ -1,4 +1,4 @@
-//! Tests scripts that call tools of upstream servers with a URL, some of which are hostile.
+//! Tests scripts that call tools of upstream servers over HTTP. Some of the servers are hostile.
 
 use std::{
     collections::BTreeMap,
@@ -282,7 +282,7 @@ fn values_of_a_message_take_bounded_memory() {
          \x20   try: print(len(call()))\n\x20   except tools.ToolError as error: print(error)",
     );
     let grown = peak_resident_bytes() - before;
-    // The program is ended while it writes, and may report that.
+    // The upstream program is killed while it writes, so the error may also contain the program's own message.
     let text = text(&result);
     let is_first = text.starts_with("MCP server `p` has ended: a message was too long or had too many values");
     let is_second = text.ends_with("\nMCP server `s` sent a message that was too long or had too many values\n");

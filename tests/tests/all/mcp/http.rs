@@ -58,7 +58,7 @@ impl Server {
         Self { runtime, address, service, stop, serving: Some(serving), _dir: dir }
     }
 
-    /// Sends a request as specified in version 2026-07-28, and returns the stream to read the answer from.
+    /// Sends a request as specified in version 2026-07-28, and returns the stream of the response.
     pub(super) fn begin(&self, headers: &[(&str, &str)], method: &str, params: Value) -> TcpStream {
         self.begin_with(&json!({}), headers, method, params)
     }
@@ -172,7 +172,7 @@ fn a_request_is_answered_without_a_handshake() {
     assert!(body.contains("is no longer stored"), "{body}");
 }
 
-/// Returns the message in a response, which has either form.
+/// Returns the message in a response, which is either JSON or an event stream.
 fn message(text: &str) -> Value {
     let json = text.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line)).find(|line| line.starts_with('{'));
     serde_json::from_str(json.unwrap_or_else(|| panic!("no message: {text}"))).unwrap()

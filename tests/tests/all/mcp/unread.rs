@@ -13,7 +13,7 @@ use super::{
 };
 
 const ROOM: usize = 16 << 20;
-/// The memory for requests and answers, and for everything else that the server needs.
+/// Maximum growth of the server's memory: the memory for requests and answers, and 64 MiB for everything else.
 const MAX_GROWTH: u64 = (ROOM + (64 << 20)) as u64;
 
 fn server() -> Server {
@@ -75,8 +75,8 @@ fn call(method: &str, name: &str, arguments: &str) -> String {
     )
 }
 
-/// The requests are as large as a client of this server may send. Their values would need up to 65 times this size, and
-/// errors that quoted them completely up to three times.
+/// The requests have the maximum size. Their values would need up to 65 times that size, and errors that quote them in
+/// full would need up to three times that size.
 #[test]
 fn errors_of_large_requests_are_bounded() {
     if !in_child("mcp::unread::errors_of_large_requests_are_bounded", Duration::from_secs(400)) {

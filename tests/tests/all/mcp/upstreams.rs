@@ -1,4 +1,4 @@
-//! Tests scripts that call tools of upstream servers, some of which are hostile.
+//! Tests scripts that call tools of upstream servers. Some of the servers are hostile.
 
 use std::time::{Duration, Instant};
 
@@ -241,7 +241,7 @@ fn hostile_tool_list_is_bounded() {
 #[test]
 fn size_of_a_tool_list_is_limited_over_all_pages() {
     let runtime = runtime();
-    // Results have no bytes, so a message is limited to 4 MiB.
+    // The maximum result size is 0, so a message is limited to 4 MiB.
     let max = 4 << 20;
     let described = |index: usize, length: usize| json!({ "name": format!("t{index}"), "description": "x".repeat(length), "inputSchema": { "type": "object" } });
     let bytes = |tool: &Value| {
@@ -283,7 +283,7 @@ fn size_of_a_tool_list_is_limited_over_all_pages() {
 #[test]
 fn number_of_values_in_a_tool_list_is_limited_over_all_pages() {
     let runtime = runtime();
-    // 100,000 values on each page. One message can have 262,144.
+    // Each page has 100,000 values, and a message can have at most 262,144.
     let list = "page = int(m.get('params', {}).get('cursor') or 0)\n\
                 tool = {'name': f't{page}', 'inputSchema': {'type': 'object', 'x': [0] * 100_000}}\n\
                 say({'tools': [tool], **({'nextCursor': str(page + 1)} if page < int(open(os.path.join(os.path.dirname(__file__), 'last')).read()) else {})})";

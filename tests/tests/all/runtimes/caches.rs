@@ -121,7 +121,7 @@ fn preparing_again_gives_the_same_image() {
 
 #[test]
 fn the_duration_does_not_count_preparing() {
-    // On a slow machine, an execution can be delayed. One of several is enough to show the difference.
+    // A slow machine can delay an execution, so one fast execution out of five is enough.
     let mut seen = Vec::new();
     for _ in 0..5 {
         let dir = bare_cache();

@@ -56,7 +56,7 @@ fn each_language_has_its_default_runtime() {
 #[test]
 fn language_name_selects_the_default_runtime() {
     let named = |name| Sandbox::builder(engine()).named(name).build().map(|it| it.runtime_name().to_owned());
-    // The tests' default. In the manifest, `python` is an alias of another runtime.
+    // The tests' engine configures its own default. In the manifest, `python` is an alias of another runtime.
     assert_eq!(named("python").unwrap(), PORTABLE_PYTHON);
     for (name, expected) in [("javascript", "javascript"), ("quickjs", "javascript"), ("cpython-3.12", "python-3.12")] {
         assert_eq!(named(name).unwrap(), expected, "{name}");
@@ -104,7 +104,7 @@ fn every_runtime_of_the_manifest_runs() {
         let execution = sandbox.execute(source).unwrap();
         assert_eq!(execution.stdout.text(), "hello 2\n", "{}: {}", info.name, execution.stderr.text());
         assert_eq!(execution.outcome, Outcome::Completed, "{}", info.name);
-        // A known binary given by path is the same runtime.
+        // A known binary that is given by path is the same runtime.
         let by_path = Sandbox::builder(engine())
             .language(info.language)
             .runtime_path(engine().fetch(&info.name).unwrap())

@@ -1,4 +1,4 @@
-//! Tests the audit log and the metrics, and the access to them.
+//! Tests the audit log and the metrics, and access to them.
 
 use std::time::{Duration, Instant};
 

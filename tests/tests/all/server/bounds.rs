@@ -1,4 +1,4 @@
-//! Every resource that a client can make the server allocate has a limit. The tests reach, undershoot and exceed each
+//! Every resource that a client can make the server allocate has a limit. The tests stay below, reach and exceed each
 //! limit.
 
 use std::{
@@ -88,7 +88,7 @@ fn total_body_size_and_body_time_are_limited() {
             assert_eq!(answer.problem(), (503, "unavailable".into()));
             return true;
         }
-        // The second request was faster, so that there was no memory for the first.
+        // The second request arrived first and used the memory that the slow request needs.
         slow = begin();
         false
     });
@@ -307,7 +307,7 @@ fn session_that_exceeds_the_store_can_be_exported() {
     assert_eq!(other.ask("PUT", "/v1/sessions/t", &[], &state.body).status, 201);
     let value = other.post("/v1/sessions/t/execute", &json!({"source": "len(x)"})).ok()["value"]["json"].clone();
     assert_eq!(value, 2 << 20);
-    // Otherwise, the server would report at shutdown that it cannot save the session.
+    // Deletes the session, because the server could not save it at shutdown and would report an error.
     assert_eq!(server.ask("DELETE", "/v1/sessions/s", &[], b"").status, 204);
 }
 

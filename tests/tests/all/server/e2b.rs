@@ -91,7 +91,7 @@ fn removing_and_restarting_contexts_retains_the_files() {
     let sandbox = Sandbox::create(&server, &json!({}));
     let done = |method: &str, path: &str| assert_eq!(sandbox.ask(method, path, &[], b"").status, 204, "{path}");
     sandbox.lines(&json!({"code": "x = 1\nn = open('f', 'w').write('one')"}));
-    // The sandbox has no other context, so a new one replaces it.
+    // The sandbox has no other context, so a new context replaces the deleted one.
     done("DELETE", "/contexts/python");
     assert_eq!(sandbox.text(&json!({"code": "open('f').read(), 'x' in globals()"})), "('one', False)");
     done("POST", "/contexts/python/restart");

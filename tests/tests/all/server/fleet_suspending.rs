@@ -1,4 +1,4 @@
-//! Tests executions in a fleet's sessions that wait for the client's answers, and suspended ones.
+//! Tests executions in a fleet's sessions while they wait for the client's answers or are suspended.
 
 use std::{
     thread,
@@ -116,7 +116,7 @@ fn execution_in_a_fleet_is_suspended_and_resumed_through_another_server() {
     let (second, etag) = suspend(&other, &execution);
     drop(other);
     let headers = [("if-match", &*etag), ("idempotency-key", "k")];
-    // The key of another route and server has no effect on this one.
+    // A key that was used with another route and server has no effect on this request.
     let executed = server(&engine).ask("POST", "/v1/sessions/s/execute", &headers[1..], br#"{"source": "1"}"#);
     let headers = [("if-match", executed.header("etag").unwrap()), headers[1]];
     let done = resume(&one, &second, &headers, &json!([{"id": 1, "value": "two"}]));

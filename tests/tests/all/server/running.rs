@@ -103,7 +103,7 @@ fn cancellation_returns_the_result_of_an_execution_that_ends_meanwhile() {
     // The call times out while the requests arrive.
     for pause_ms in (450..750).step_by(30) {
         let answer = server.post("/v1/execute", &body);
-        // On a slow machine, the call has already timed out.
+        // On a slow machine, the call may already have timed out.
         if answer.status == 202 {
             std::thread::sleep(Duration::from_millis(pause_ms));
             let cancelled = cancel(&server, answer.json()["execution"].as_str().unwrap());

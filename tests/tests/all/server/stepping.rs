@@ -43,7 +43,8 @@ fn unanswered(bytes: usize) -> Value {
     json!({"language": "python", "source": source, "tools": tools(), "policy": policy})
 }
 
-/// Reads the result of an ended execution. Its result may still be fetched when the audit log reports its end.
+/// Reads the result of an ended execution. Retries while another request is still fetching the result, because the
+/// audit log reports the end before the result is fetched.
 fn result(server: &Server, execution: &str) -> Answer {
     let mut answer = resume(server, execution, &json!([]));
     until("the result is fetched", || {
@@ -354,7 +355,7 @@ fn result_without_room_for_its_answer_stays_unread() {
         until("it has ended", || server.audited().len() > before);
         execution
     };
-    // Together with the other result, there are 330 kB for the file.
+    // The other result leaves 330 kB for the file.
     let large = ended(&unanswered(1_500_000));
     let mut writes = unanswered(1);
     writes["source"] = json!("open('a', 'w').write('x' * 300_000)\ntools.ask('name?')");

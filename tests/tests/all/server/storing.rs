@@ -389,7 +389,7 @@ fn changed_bytes_are_rejected() {
     let file = server.dir.path().join("one-suspended").join(format!("{id}.session"));
     let bytes = std::fs::read(&file).unwrap();
     let mut changed = bytes.clone();
-    // The last bytes of the definition of the tool, which the seal of the execution does not cover.
+    // Changes the last bytes of the tool's definition, which the execution's seal does not cover.
     let at = bytes.windows(5).position(|window| window == b"\"ask\"").unwrap();
     changed[at + 1] = b'b';
     std::fs::write(&file, changed).unwrap();

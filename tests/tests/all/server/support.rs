@@ -204,7 +204,7 @@ impl<S: Read + Write> Client<S> {
 /// The header that requests a streamed response.
 pub(crate) const LINES: (&str, &str) = ("accept", "application/x-ndjson");
 
-/// Returns the bytes of a request on its own connection.
+/// Returns the bytes of a request that closes its connection.
 pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
     for (name, value) in headers {

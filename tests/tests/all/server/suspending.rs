@@ -246,8 +246,9 @@ fn request_that_resumes_an_execution_can_exceed_the_body_limit() {
 fn decoded_execution_counts_towards_the_memory_for_requests() {
     let long = request("python", &format!("print(tools.ask(q=1))\n#{}", "x".repeat(1_000_000)));
     let bytes = suspended(&Server::start(Setup::default()), &long);
-    // The body is 1.3 MB long, and takes 2.7 MB while it is parsed. The decoded execution takes another 2 MB, which is
-    // 3.4 MB in total. Requests can use 3.2 and 3.9 MB. A single request may exceed the limit, so another one waits.
+    // The body has 1.3 MB and takes 2.7 MB while it is parsed. The decoded execution takes another 2 MB, 3.4 MB in
+    // total. The servers allow 3.2 and 3.9 MB for requests. A single request may exceed that limit, so the test keeps
+    // another request waiting.
     for (bodies_bytes, status) in [(3_600_000, 503), (4_500_000, 200)] {
         let server = with_memory(bodies_bytes);
         waiting(&server.post("/v1/execute", &request("python", "tools.ask(q=1)")));
@@ -286,7 +287,7 @@ fn only_bytes_of_the_same_tenant_are_resumed() {
     for part in [&bytes[..0], &bytes[..20], &bytes[..bytes.len() - 1]] {
         assert_eq!(resume(&server, part, &answers).problem(), (400, "invalid-argument".into()), "{}", part.len());
     }
-    // A checksum is not a seal.
+    // Bytes with only a checksum are rejected, because they are not sealed.
     let open = Server::start(Setup::default());
     let unsealed = suspended(&open, &request("python", "tools.ask(q=1)"));
     assert_eq!(resume(&open, &unsealed, &answers).status, 200);
@@ -386,7 +387,8 @@ fn suspendable_execution_needs_a_tool_that_the_client_answers() {
 
 #[test]
 fn memory_for_suspended_executions_is_limited() {
-    // The server reserves memory for the bytes before it suspends an execution. Without it, the execution still waits.
+    // The server reserves memory for the bytes before it suspends an execution. If there is not enough memory, the
+    // execution keeps waiting.
     let server = with_memory(2 << 20);
     let (execution, _) = waiting(&server.post("/v1/execute", &request("python", "print(tools.ask(q=1))")));
     assert_eq!(suspend(&server, &execution).problem(), (413, "too-large".into()));

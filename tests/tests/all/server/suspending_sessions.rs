@@ -1,4 +1,4 @@
-//! Tests suspended executions in sessions that the client stores as bytes.
+//! Tests suspended executions in sessions. The client stores the executions as bytes.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::support::{Answer, Server, Setup};
 
-/// A script in a session for each language: its language, the script before it, and a script that returns the result.
+/// For each language: its name, a setup script, the script to suspend, and an expression for the result.
 const SCRIPTS: [(&str, &str, &str, &str); 2] = [
     (
         "python",

@@ -96,7 +96,7 @@ fn script_with_type_errors_does_not_run() {
     let answer = server.post("/v1/execute", &checked("x = (\ny # wrong")).ok();
     assert_eq!((&answer["outcome"]["kind"], &answer["outcome"]["type"]), (&json!("raised"), &json!("SyntaxError")));
     assert_eq!(checker.checked.lock().unwrap().len(), before);
-    // Refused scripts are not executions.
+    // The audit log contains no entries for the rejected scripts, because they were not executed.
     assert_eq!(server.audited().len(), 3, "{:?}", server.audited());
 }
 

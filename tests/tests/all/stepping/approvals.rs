@@ -1,4 +1,4 @@
-//! Tests calls that the policy requires an approval for.
+//! Tests calls for which the policy requires an approval.
 
 use std::sync::{
     Arc,

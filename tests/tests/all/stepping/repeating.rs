@@ -18,7 +18,7 @@ use super::{
     text,
 };
 
-/// Five concurrent calls, of which the policy refuses two, then two single ones.
+/// A script that makes five concurrent calls, of which the policy refuses two, and then two sequential calls.
 const FIVE: (&str, &str) = (
     "
 import asyncio
@@ -136,7 +136,7 @@ fn repeated_calls_keep_their_times() {
     assert_eq!(one, &first.tool_calls[0]);
     assert!(one.started >= PAUSE && one.duration >= PAUSE, "{one:?}");
     assert_eq!(two.started, first.tool_calls[1].started);
-    // The times do not include the replay, like the duration of the execution.
+    // Like the duration of the execution, the times do not include the replay.
     assert!(two.started + two.duration <= three.started, "{two:?} {three:?}");
     assert!(three.started + three.duration <= execution.duration, "{three:?} {:?}", execution.duration);
 }

@@ -1,4 +1,4 @@
-//! Tests recorded executions: a replay must have the same results, down to the unit of fuel.
+//! Tests recorded executions: a replay must have the same results, including the exact fuel.
 
 use std::{
     fmt::Write as _,
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::{BOTH, answer, done, needs, of, stepped};
 
-/// A script with everything that an execution receives from outside.
+/// A script that uses every kind of external input.
 const PYTHON: &str = "
 import asyncio, os, random, sys, time, uuid
 print(sys.stdin.read(), time.time_ns(), time.monotonic_ns(), random.random(), os.urandom(8).hex(), uuid.uuid4())
@@ -247,7 +247,7 @@ fn interrupted_execution_has_no_recording() {
 #[test]
 fn recording_has_a_maximum_size() {
     let sandbox = sandbox(Language::Python, |_| {});
-    // The guest receives the bytes in pieces of 256, which count 16 bytes more each.
+    // The guest receives the bytes in chunks of 256, each of which is charged 16 additional bytes.
     for (bytes, fits) in [(950_000, true), (1_100_000, false)] {
         let execution = recorded(&sandbox, &format!("import os\nprint(len(os.urandom({bytes})))"));
         assert_eq!(execution.stdout.text(), format!("{bytes}\n"), "the script is unaffected");

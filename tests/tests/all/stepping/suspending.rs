@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use super::{BOTH, LONG, answer, ask, done, needs, of, stepped, text};
 use glovebox_tests::engine;
 
-/// A script with everything that an execution receives from outside: answers in any order, errors, times, sleeps,
-/// random numbers, and standard input.
+/// A script that uses every kind of external input: answers in any order, errors, times, sleeps, random numbers, and
+/// standard input.
 const PYTHON: &str = "
 import asyncio, os, random, sys, time, uuid
 print(sys.stdin.read(), time.time_ns(), time.monotonic_ns(), random.random(), os.urandom(8).hex(), uuid.uuid4())
@@ -89,7 +89,7 @@ fn without_chance(execution: &Execution) -> (String, String) {
     (words(&execution.stdout.text()), words(&execution.stderr.text()))
 }
 
-/// Runs a script and suspends it at every wait. With `answers_at_once`, answers that many calls before the next wait.
+/// Runs a script and suspends it at every wait. Answers up to `answers_at_once` calls before the next wait.
 pub(super) fn run_with_suspensions(sandbox: &Sandbox, source: &str, answers_at_once: usize) -> (Arc<Execution>, usize) {
     let mut started = sandbox.start(request(source)).unwrap();
     let (mut answers, mut suspensions) = (Vec::new(), 0);
@@ -141,7 +141,7 @@ fn suspended_script_behaves_like_an_uninterrupted_one() {
     }
 }
 
-/// With fixed time and seeded random numbers, all runs are equal down to the unit of fuel.
+/// With a fixed clock and seeded random numbers, all runs use exactly the same fuel.
 #[test]
 fn suspensions_cost_no_fuel() {
     for language in BOTH {
@@ -263,7 +263,7 @@ fn only_waiting_executions_can_be_suspended() {
 #[test]
 fn journal_has_a_maximum_size() {
     let sandbox = stepped(Language::Python, &[], |policy| policy.limits.tool_bytes = 2 << 20);
-    // Each answer is counted with its text and 16 bytes for each of its entries.
+    // An answer is charged for its text and 16 bytes for each of its entries.
     for (bytes, fits) in [(1_000_000, true), (1_100_000, false)] {
         let source = "print(len(tools.ask(q=1)))\ntools.ask(q=2)";
         let started = sandbox.start(request(source)).unwrap();

@@ -137,7 +137,8 @@ fn slow_store_does_not_lock_a_session() {
         while store.reads.load(Ordering::SeqCst) == 0 {
             thread::yield_now();
         }
-        // The store blocks the creation. Another thread can give up.
+        // The store blocks the creation in the first thread. Operations of other threads must fail instead of waiting
+        // for it.
         let busy = sessions.hibernate(&id("a"));
         drop(gate);
         assert!(matches!(busy, Err(SessionsError::InUse { .. })), "{busy:?}");

@@ -220,7 +220,7 @@ fn session_names_are_unique() {
     assert!(matches!(error, SessionsError::Language { wanted: Language::JavaScript, .. }), "{error}");
 }
 
-/// An extension trait with a way to use a deleted session.
+/// An extension trait that uses a deleted session.
 trait GuardOf {
     /// Creates and deletes a session, then uses its handle, and returns the resulting error.
     fn guard_of(&self, id: &SessionId) -> Result<SessionGuard, SessionsError>;

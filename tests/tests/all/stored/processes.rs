@@ -73,7 +73,7 @@ fn wait_behind_another_thread_can_be_cancelled(place: &dyn TestStore) {
         second.cancel();
         in_use(other.join().unwrap().unwrap_err());
         assert!(!one.is_finished(), "the waiter must wait for the other process");
-        // These operations fail before the lock is free, too.
+        // These operations also fail while another process holds the lock.
         in_use(waiting.hibernate(&id("a")).unwrap_err());
         in_use(waiting.delete(&id("a")).unwrap_err());
         let exported = waiting.export(&id("a")).unwrap();
@@ -86,10 +86,10 @@ fn wait_behind_another_thread_can_be_cancelled(place: &dyn TestStore) {
     assert_eq!(run(&session, COUNT), "3");
 }
 
-/// Set for the child process of the test below: the store's address.
+/// The environment variable of the child process. Contains the store's address.
 const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_STORED_LOOP";
 
-/// Does nothing unless it is the child process of another test, which kills it.
+/// Does nothing unless this process is the child process of another test, which kills it.
 #[test]
 fn count_loop_for_the_kill_test() {
     let Ok(address) = std::env::var(CHILD_VARIABLE) else {

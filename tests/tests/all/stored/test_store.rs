@@ -38,7 +38,7 @@ impl Directory {
         Self(tempdir().unwrap())
     }
 
-    /// Creates a store inside the given directory instead of the one for temporary files.
+    /// Creates a store inside the given directory instead of the system's temporary directory.
     pub(crate) fn inside(path: &Path) -> Option<Self> {
         tempfile::tempdir_in(path).ok().map(Self)
     }
@@ -96,7 +96,8 @@ impl Objects {
 /// Set by `tests/stores/run` to a bucket's URL.
 const SERVER_VARIABLE: &str = "GLOVEBOX_TEST_STORE_URL";
 
-/// Short, so that the locks of a killed process expire soon, but long enough to be renewed on a slow machine.
+/// The lease duration. It is short, so that a killed process's locks expire soon, but long enough for a slow machine to
+/// renew them.
 const LEASE: Duration = Duration::from_secs(4);
 
 fn open_objects(url: &str) -> Arc<dyn SessionStore> {

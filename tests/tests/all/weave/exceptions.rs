@@ -120,7 +120,7 @@ fn a_library_is_described_and_read_in_parts() {
     let mut bytes = [0; 10];
     woven.memory.read(&woven.store, 6000, &mut bytes).unwrap();
     assert_eq!(&bytes, b"aryonetwo\0");
-    // The shim makes mistakes: it reads past the library's end, and from a guest without a library.
+    // Invalid calls by the shim fail: a read past the library's end, and a read from a guest without a library.
     assert!(woven.try_run::<_, ()>("library_to_shim", (1, 4, 6000, 10)).is_err());
     assert!(woven.try_run::<_, ()>("library_to_shim", (0, 0, 6000, 1)).is_err());
 }

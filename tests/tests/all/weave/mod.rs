@@ -239,8 +239,8 @@ fn too_deep_calls_unwind_and_release_the_stack() {
             }
         }
     }
-    // A call uses 112 bytes, plus 8 bytes for the parameter and for each of three operands. The entry has already used
-    // a little.
+    // A call uses 112 bytes, plus 8 bytes for the parameter and for each of three operands. The entry also uses some of
+    // the stack.
     let stack = u64::from(WeaveOptions::default().stack_bytes);
     assert!((stack / 144 - 10..=stack / 144).contains(&returns), "{returns}");
     // The depth stays the same over repeated calls, because an unwound call releases its stack.
@@ -346,7 +346,7 @@ fn memory_comparison_finds_differences_in_range_only() {
             assert_eq!(woven.run::<_, i32>("memory_is_zero", (0, 3, len)), 0, "{len} {place}");
         }
     }
-    // Exactly to the end of the memory, and then one byte further.
+    // Checks a range that ends at the end of the memory, and then one that ends a byte past it.
     woven.run::<_, ()>("memory_fill", (0, 0, 0, 65_536));
     assert_eq!(woven.run::<_, i32>("memory_is_zero", (0, 65_536 - 130, 130)), 1);
     assert!(woven.try_run::<_, i32>("memory_is_zero", (0, 65_536 - 130, 131)).is_err());
@@ -366,7 +366,7 @@ fn image_is_stored_beside_the_guest_and_copied() {
         woven.memory.read(&woven.store, 6000, &mut bytes).unwrap();
         assert_eq!(&bytes, b"mage\0");
     }
-    // The shim makes mistakes: an address past the end, and a guest that does not exist.
+    // Invalid calls by the shim fail: an address past the end, and a guest that does not exist.
     woven.run::<_, ()>("image_to_guest", (0, 8, 8, 1));
     assert!(woven.try_run::<_, ()>("image_to_guest", (0, 8, 8, 2)).is_err());
     assert!(woven.try_run::<_, ()>("image_to_guest", (2, 0, 8, 1)).is_err());

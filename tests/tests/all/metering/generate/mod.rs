@@ -1,5 +1,5 @@
-//! Generates random modules in text format, with every operator that has its own price except those on tables, in
-//! reachable and unreachable code.
+//! Generates random modules in text format. The modules contain every operator with its own price except table
+//! operators, in reachable and unreachable code.
 //!
 //! The seed determines the module. A module may loop forever, because its budget ends it.
 
@@ -65,10 +65,10 @@ const FUNCTIONS: [(&[Ty], &[Ty]); 7] = [
 /// The types of the values that each tag carries, the same in every module. The tags are named `$e0` and so on.
 const TAGS: [&[Ty]; 3] = [&[I32], &[], &[I64, F64]];
 
-/// The table has empty entries, and a call through one of them traps.
+/// The length of the table. A call through one of its empty entries traps.
 const TABLE_LEN: usize = FUNCTIONS.len() + 2;
 
-/// For each type, the number of locals in addition to the parameters, named `$i320` and so on.
+/// The number of locals of each type, in addition to the parameters. They are named `$i320` and so on.
 const LOCALS: usize = 3;
 
 /// Generates the text of a module.

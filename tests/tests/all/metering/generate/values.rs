@@ -51,7 +51,7 @@ impl Generator {
                 self.leave();
             }
             12 => {
-                // Each iteration uses a new parameter.
+                // Each iteration receives a new parameter.
                 let param = self.dice.pick(&TYPES);
                 self.value(param);
                 self.enter("loop", &[param], &[ty], &[param]);

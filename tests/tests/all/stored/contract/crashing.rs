@@ -12,7 +12,7 @@ use crate::stored::test_store::{Directory, open_at};
 
 on_each_store![killed_process_loses_no_stored_state];
 
-/// Set for the child process of the test: the store's address.
+/// The environment variable of the child process. Contains the store's address.
 const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_STORE_LOOP";
 
 const SESSIONS: [&str; 3] = ["a", "b", "c"];
@@ -50,7 +50,8 @@ fn killed_process_loses_no_stored_state(place: &dyn TestStore) {
     kill_repeatedly(place, Duration::from_secs(4), 30_000);
 }
 
-/// On a disk, a process mostly waits, and in memory it mostly writes, so this test kills it at other points.
+/// A process that writes to a disk spends most of its time waiting, and one that writes to memory does not. The kills
+/// therefore hit other points of a write.
 #[test]
 fn killed_process_keeps_the_memory_store() {
     if let Some(place) = Directory::inside(Path::new("/dev/shm")) {

@@ -56,7 +56,7 @@ fn put(
     block_on(store.put(lock, expected, &record(lock.id().as_str(), 5_000, state.len()), state))
 }
 
-/// Writes a session, and replaces an existing one.
+/// Writes a session. Replaces an existing session with this name.
 fn store_session(store: &dyn SessionStore, name: &str, updated_ms: i64, state: &[u8]) -> StoredVersion {
     let lock = lock(store, name);
     block_on(store.put(&lock, &Expected::Any, &record(name, updated_ms, state.len()), state)).unwrap()
