@@ -24,7 +24,7 @@ const LONG: Duration = Duration::from_secs(120);
 /// Maximum time until a cancelled script has ended; less than the policy's timeout.
 const ENDS: Duration = Duration::from_secs(30);
 
-/// A scenario with the result that it must have.
+/// A scenario and its expected result.
 struct Scenario {
     name: &'static str,
     expected: &'static str,
@@ -51,7 +51,7 @@ const SCENARIOS: [Scenario; 17] = [
     scenario("many-answers", "50\n"),
     Scenario { name: "too-many-calls", expected: "4 6", host: |_, quotas| quotas.started = 4 },
     Scenario { name: "too-many-streams", expected: "4", host: |_, quotas| quotas.handles = 5 },
-    // The maximum output takes 11 MB, and each stream of events 1 MiB.
+    // The maximum output takes 11 MB, and each event stream takes 1 MiB.
     Scenario { name: "too-many-events", expected: "5", host: |_, quotas| quotas.held_bytes = 16 << 20 },
     Scenario { name: "out-of-fuel", expected: "1 2", host: |policy, quotas| quotas.fuel = policy.limits.fuel },
 ];
@@ -61,7 +61,7 @@ const SESSIONS: [Scenario; 15] = [
     scenario("session-state", "5 1\n5"),
     scenario("session-several", "0 1 2 3 4 5 6 7 8 9 "),
     scenario("session-busy", "1"),
-    // Endless scripts must end because they are dropped, also on a slow machine.
+    // Even on a slow machine, the endless scripts must end because they are dropped, not because they reach a limit.
     Scenario {
         name: "session-dropped",
         expected: "1\n",
@@ -102,7 +102,7 @@ const SUSPENDING: [Scenario; 10] = [
     Scenario { name: "suspend-held-bytes", expected: "1\n", host: small_streams },
 ];
 
-/// Limits the quota of bytes to 32 MiB, of which each stream of events reserves 65,536 bytes.
+/// Limits the byte quota to 32 MiB, of which each event stream reserves 65,536 bytes.
 fn small_streams(policy: &mut Policy, quotas: &mut Quotas) {
     let limits = &mut policy.limits;
     [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes] = [1_000, 1_000, 0];
@@ -179,7 +179,8 @@ fn store(host: &SandboxHost, bytes: &[u8]) -> Store<SandboxCtx> {
     store
 }
 
-/// Runs a scenario. Returns its result, and the usage once no script runs and nothing is held any more.
+/// Runs a scenario. Returns its result, and the usage after all scripts have ended and all resources have been
+/// released.
 fn run(bytes: &[u8], name: &str, edit: fn(&mut Policy, &mut Quotas)) -> Result<(String, Usage), Failed> {
     let host = host(edit);
     let mut store = store(&host, bytes);

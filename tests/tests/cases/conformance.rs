@@ -1,5 +1,4 @@
-//! Runs every case in `cases/` on the Rust engine, for each language that it has scripts in and each runtime in the
-//! manifest.
+//! Runs every case in `cases/` on the Rust engine, for each language of its scripts and each runtime in the manifest.
 //!
 //! Each case is a trial named after its runtime: `conformance/python/<case>`. Runtimes that take minutes to download
 //! and compile are only tested in the full matrix, and on machines that have prepared them.

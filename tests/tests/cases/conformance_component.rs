@@ -5,10 +5,10 @@
 //! seeded entropy. In the third run, the component must produce exactly the engine's results, including fuel. The
 //! trials have the same names as in `conformance`.
 //!
-//! `CASES_PROGRAM` names a composition with another provider. If it is set, only the first two runs are made, which
-//! suit any provider. `CASES_RUNTIMES` sets the names of its runtimes, as `python=NAME,javascript=NAME`; the default is
-//! the names in the manifest. `CASES_SAME_AS_ENGINE=1` replaces the first run with the third, for a provider that
-//! forwards all calls to this engine.
+//! `CASES_PROGRAM` names a composition with another provider. If it is set, a trial makes only the first two runs,
+//! because their expectations apply to any provider. `CASES_RUNTIMES` sets the names of its runtimes, as
+//! `python=NAME,javascript=NAME`; the default is the names in the manifest. `CASES_SAME_AS_ENGINE=1` replaces the first
+//! run with the third, for a provider that forwards all calls to this engine.
 
 use std::env;
 

@@ -51,7 +51,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
             let needed = provider_path(name).and_then(|path| wasmtime_path().map(|_| path));
             trials.push(trial_with(trial(&format!("invoke-{language}")), needed, move |path| invoke(&path, language)));
         }
-        // Requires a separate compilation for the pool, which takes a quarter of a minute with Python.
+        // Requires a separate compilation for the pool, which takes 15 seconds with Python.
         if closed && (whole_matrix() || languages == ["javascript"]) {
             let needed = provider_path(name).and_then(|path| wasmtime_path().map(|_| path));
             let run = move |path: PathBuf| pooled(&path, languages[0], languages.len() + 1);

@@ -55,7 +55,7 @@ impl Host {
             }
             printed.push(line);
         };
-        // Drains the pipe, which would fill up otherwise.
+        // Drains the pipe. A full pipe would block the server.
         thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         Ok(Self { child, address })
     }
