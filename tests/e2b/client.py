@@ -66,7 +66,7 @@ def run_code(Sandbox):
         names = "import os\n(os.environ.get('FROM'), os.environ.get('ONCE'))"
         assert sandbox.run_code(names, envs={"ONCE": "a 'b' \"c\"\n\u2028"}).text.startswith("('create', 'a \\'b\\' \"c\"\\n")
         assert sandbox.run_code(names).text == "('create', None)"
-        # Pictures and other forms.
+        # Tests displays with several media types.
         shown = sandbox.run_code(
             f"import base64\nclass P:\n    def _repr_png_(self): return base64.b64decode('{PNG}')\n"
             "class H:\n    def _repr_html_(self): return '<b>h</b>'\n    def __repr__(self): return 'h'\n"
@@ -77,7 +77,7 @@ def run_code(Sandbox):
         assert base64.b64decode(picture.png) == base64.b64decode(PNG) and not picture.is_main_result, shown.results
         assert main.is_main_result and main.json == {"a": [1]} and main.markdown == "*m*", main.formats()
         assert "text/x-own" in (main.extra or {}), main.extra
-        # JavaScript.
+        # Tests JavaScript.
         javascript = sandbox.run_code("const y = [1, 2].map((n) => n * 2); console.log(process.env.FROM); y", language="javascript")
         assert "".join(javascript.logs.stdout) == "create\n" and "2" in javascript.text, javascript
         typed = sandbox.run_code("const z: number = 7; z", language="typescript")

@@ -15,7 +15,7 @@ from pathlib import Path
 GLOVEBOX = os.environ["GLOVEBOX"]
 APPROVE = {"call-0": {"action": "accept", "content": {"approve": True}}}
 VERSION = "2026-07-28"
-# The tool takes longer than a server needs to begin with the call, so some kills happen during the call.
+# The tool takes longer than a server needs to begin the call, so some kills happen during the call.
 TOOL = "sh -c 'echo called >>{calls}; sleep 0.3; echo 20'"
 
 

@@ -11,7 +11,7 @@ from proof.process import Process
 DOCUMENTED = Path("docs/fleet/haproxy.cfg")
 NODES = 9080
 # Precedes the rest of the configuration, because frontends can only use loggers that are already defined. The log shows
-# which node served each request, and so when a takeover happened.
+# which node served each request, and therefore when a takeover happened.
 LOGGING = "global\n  log stdout format raw local0 info\n"
 SERVED = re.compile(r" nodes/(?P<host>[\w-]+) .*\"POST \S*/invoke/(?P<service>[^/]+)/")
 

@@ -16,7 +16,7 @@ ATTEMPT_S = 8.0
 # Timeout of a client that does not retry.
 IMPATIENT_S = 1.0
 PAUSE_S = 0.2
-# Longer than all faults take together.
+# Timeout of an operation, longer than all faults together.
 TIMEOUT_S = 180.0
 
 

@@ -1,5 +1,5 @@
-"""Tests the proof itself with doctored histories, in each of which a check must detect the change. A check that never
-fails proves nothing."""
+"""Tests the proof itself with doctored histories. A check must detect the change in each of them, because a check that
+never fails proves nothing."""
 
 from __future__ import annotations
 

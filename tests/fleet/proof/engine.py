@@ -1,4 +1,4 @@
-"""Three Restate servers in one cluster: log, metadata and partitions are on at least two of them."""
+"""Three Restate servers in one cluster. The log, the metadata and the partitions are on at least two of them."""
 
 from __future__ import annotations
 

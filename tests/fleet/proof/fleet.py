@@ -37,7 +37,7 @@ class Programs:
 class Fleet:
     def __init__(self, programs: Programs, directory: Path, seed: int) -> None:
         network = Network()
-        # In memory, and removed with this process: the faults affect programs and networks, not a busy disk. Logs are
+        # The data is in memory, so that a busy disk does not affect the test. It is removed with this process. Logs are
         # on disk.
         self._data = data = directory / "data"
         data.mkdir()
@@ -132,12 +132,12 @@ class Fleet:
         return next(each for each in self._processes() if each.host is host)
 
     def others(self, victim: Host) -> list[Host]:
-        """All hosts except this one."""
+        """Returns all hosts except the victim."""
         here = [self.clients, self.tools_host, self.objects]
         return here + [each.host for each in self._processes() if each.host is not victim]
 
     def peers(self, victim: Host) -> list[Host]:
-        """The other servers."""
+        """Returns all servers except the victim."""
         return [each for each in self.servers if each is not victim]
 
     def _processes(self) -> list[Process]:

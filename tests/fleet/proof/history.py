@@ -58,7 +58,7 @@ class Effect:
 
 
 def service(session: str) -> str:
-    """Returns the service of a session, by its ID."""
+    """Returns the name of the service that a session ID belongs to."""
     return f"glovebox-sessions-{hashlib.sha256(session.encode()).hexdigest()[:2]}"
 
 

@@ -40,7 +40,7 @@ async def close_comes_late(client: Client, fleet: Fleet) -> list[str]:
     fleet.process(victim).thaw()
     await asyncio.sleep(LATE_S)
     victim.heal()
-    # After the restart no node has the session in memory, so the answer comes from the store.
+    # After the restart, no node has the session in memory, so the answer comes from the store.
     for host in fleet.nodes:
         fleet.process(host).kill()
         fleet.process(host).start()

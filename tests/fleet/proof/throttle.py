@@ -21,7 +21,7 @@ class Throttle:
         await asyncio.start_server(self._serve, address, port)
 
     def slow(self, delay_s: float) -> None:
-        """Delays every piece of an answer."""
+        """Delays every chunk of an answer."""
         self._delay_s = delay_s
 
     def refuse(self) -> None:
@@ -32,7 +32,7 @@ class Throttle:
             reset(writer)
 
     def pass_all(self) -> int:
-        """Ends the fault, and returns the number of reset connections and delayed pieces since the last call."""
+        """Ends the fault, and returns the number of reset connections and delayed chunks since the last call."""
         self._delay_s = 0.0
         self._refuses = False
         met, self._met = self._met, 0

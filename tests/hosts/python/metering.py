@@ -1,4 +1,4 @@
-"""Measures the cost of counting fuel: the CPU time of scripts in a provider, against the same provider woven without metering. Also
+"""Measures the cost of counting fuel: the CPU time of scripts in a provider and in the same provider woven without metering. Also
 measures the creation of an instance with its first call, in which the component parses its woven data.
 
 usage: metering.py LANGUAGE METERED.wasm UNMETERED.wasm      prints JSON

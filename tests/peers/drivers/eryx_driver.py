@@ -23,7 +23,7 @@ class WaitingRun:
 class Eryx(Peer):
     def __init__(self) -> None:
         self.box = eryx.Sandbox()
-        # The answer to the next call to `pay` that the journal does not answer.
+        # The answer to the next call to `pay` whose answer is not in the journal.
         self.receipts: list[str] = []
         self.paying = eryx.Sandbox(callbacks=[{"name": "pay", "fn": self.pay}])
 

@@ -1,6 +1,6 @@
 """A fake contestant for `tests/peers/run --check`: fake_driver.py right|wrong|hangs|ends|raises|forgets
-It recognizes scripts by their text, and executes those that compute. `wrong` and most others misbehave in `words`,
-`forgets` after saving and suspending."""
+It recognizes scripts by their text, and executes those that compute. `forgets` misbehaves after saving and
+suspending, and the other modes except `right` misbehave in `words`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Fake(Peer):
         return self.misbehaviour(code) or executed(code, session["variables"])
 
     def misbehaviour(self, code: str) -> str | None:
-        """Returns a wrong answer, or `None` if the script is to be executed."""
+        """Returns a wrong answer, or `None` if the script must be executed."""
         if "words" in code:
             if MODE == "wrong":
                 return "11889 k999=464971\n"

@@ -16,7 +16,7 @@ async function agent(peer, start, commands) {
   return { tookMs, answer: `${printed[0]} ${printed.at(-1)}` };
 }
 
-/** Repeats a call until the budget is used up. A call that excludes a part returns its time and its answer. */
+/** Repeats a call until the time budget is exhausted. A call that excludes a part returns its time and its answer. */
 async function turn(call, budgetMs) {
   const ms = [];
   const answers = [];

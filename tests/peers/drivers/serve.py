@@ -57,7 +57,7 @@ class Peer:
         raise NotImplementedError
 
     def answer(self, run: Any, receipt: str) -> Any:
-        """Answers this call, and returns the run when it waits for the next answer."""
+        """Answers the call for which a run waits, and returns the run when it waits for the next answer."""
         raise NotImplementedError
 
     def finish(self, run: Any, receipt: str) -> str:
@@ -69,7 +69,7 @@ class Peer:
         raise NotImplementedError
 
     def resume_suspended(self, state: bytes, receipt: str) -> Any:
-        """Resumes a run from these bytes with an answer, and returns the run when it waits for the next one."""
+        """Resumes a run from these bytes with an answer, and returns the run when it waits for the next answer."""
         raise NotImplementedError
 
     def drop(self, run: Any) -> None:
@@ -100,7 +100,7 @@ def timed(call: Callable[[], str]) -> tuple[float, str]:
 
 
 def turn(call: Callable[[], tuple[float, str]], budget_ms: float) -> dict[str, Any]:
-    """Calls repeatedly until the budget is used up, at least once."""
+    """Repeats a call until the time budget is exhausted, at least once."""
     ms: list[float] = []
     answers: list[str] = []
     begun = time.perf_counter()
@@ -126,8 +126,8 @@ def waiting(peer: Peer, code: str, calls: int) -> Any:
 
 
 def suspended(peer: Peer, code: str, calls: int) -> tuple[float, bytes]:
-    """Suspends a script after this number of answered calls. Returns the time of suspending in milliseconds, and the
-    bytes."""
+    """Suspends a script after this number of answered calls. Returns the time that suspending took, in
+    milliseconds, and the bytes."""
     run = waiting(peer, code, calls)
     begun = time.perf_counter()
     state = peer.suspend(run)

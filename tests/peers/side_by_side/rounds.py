@@ -14,7 +14,7 @@ from .driver import Driver, Failed
 from .environments import Environment, Places, say, size_bytes
 from .measures import MEASURES, Measure
 
-# Preparing CPython 3.15 takes minutes on a busy machine.
+# Timeout of the first call. Preparing CPython 3.15 takes minutes on a busy machine.
 FIRST_SECONDS = 900.0
 
 

@@ -1,4 +1,4 @@
-"""`tests/peers/run --check`: fake contestants, one of which is right. Needs no network and installs nothing."""
+"""`tests/peers/run --check`: fake contestants, one of which answers correctly. Needs no network and installs nothing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Runs(unittest.TestCase):
         self.assertEqual(table.cell_text(entry.cells["resume"]), "no")
 
     def check_words(self, mode: str, expected: str, **options: Any) -> Entry:
-        """Checks that `words` fails as expected, and nothing else does."""
+        """Checks that `words` fails as expected, and that no other measure fails."""
         entry = measured(fake(mode), **options)
         self.assertEqual(len(entry.problems()), 1, entry.problems())
         self.assertRegex(entry.problems()[0], rf"^words: {expected}")

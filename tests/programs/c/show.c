@@ -107,7 +107,7 @@ void show_error(const sandbox_sandbox_error_t *error) {
     case TYPES_SANDBOX_ERROR_FILE:
       printf(", %s", file_errors[error->val.file.kind]);
       break;
-    default:  // The others have a text, such as `error->val.invalid_policy`.
+    default:  // The other cases carry a message, such as `error->val.invalid_policy`.
       break;
   }
   printf("\n");

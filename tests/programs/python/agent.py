@@ -24,7 +24,7 @@ JAVASCRIPT = types.Runtime_Javascript()
 
 
 def record(kind, **given):
-    """Makes a record with these fields. All others are `None`, the default."""
+    """Creates a record with these fields. All others are `None`, the default."""
     return kind(**{field.name: None for field in fields(kind)} | given)
 
 
@@ -68,7 +68,7 @@ def described(execution):
 
 
 def show_file(files, path):
-    """Prints a file in pieces, because it may be larger than one call returns."""
+    """Prints a file in chunks, because it may be larger than one call returns."""
     contents = b""
     while piece := files.read(path, len(contents), 65_536):
         contents += piece

@@ -1,4 +1,4 @@
-"""Draws plots of `figures.json` as SVG. Equal figures give equal files."""
+"""Draws plots of `figures.json` as SVG. Equal figures produce equal files."""
 
 from __future__ import annotations
 
