@@ -73,7 +73,7 @@ pub fn build_components() {
 fn built(script: &str, names: &[&str]) -> BTreeSet<String> {
     let mut command = Command::new(root().join(script));
     // Removes the variables that Cargo sets for this package. Otherwise the nested build would recompile build scripts
-    // of dependencies, and the next Cargo run outside would recompile them again.
+    // of dependencies, and the next outer Cargo run would recompile them again.
     for (name, _) in env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"CARGO_PKG_") || name.as_encoded_bytes().starts_with(b"CARGO_MANIFEST_")
         {

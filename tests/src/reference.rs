@@ -249,7 +249,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Transforms the text between backquotes.
+/// Transforms the text between backticks.
 fn quoted_by(text: &str, write: impl Fn(&str) -> String) -> String {
     let pieces = text.split('`').enumerate();
     pieces.map(|(index, piece)| if index % 2 == 0 { piece.to_owned() } else { write(piece) }).collect()
@@ -259,7 +259,7 @@ fn link(name: &str, anchor: Option<&String>) -> String {
     anchor.map_or_else(|| format!("`{name}`"), |anchor| format!("[`{name}`](#{anchor})"))
 }
 
-/// Returns an interface's short name; for WASI, only the package.
+/// Returns an interface's short name; for WASI, the package and its version.
 fn short(name: &str) -> String {
     match name.strip_prefix("wasi:").and_then(|rest| Some((rest.split_once('/')?.0, rest.split_once('@')?.1))) {
         Some((package, version)) => format!("wasi:{package}@{version}"),
@@ -289,7 +289,7 @@ impl Page<'_> {
         self.linked(&text.split_whitespace().collect::<Vec<_>>().join(" ")).replace('|', "\\|")
     }
 
-    /// Links each text between backquotes that has an anchor on the page.
+    /// Links each name between backticks that has an anchor on the page.
     fn linked(&self, text: &str) -> String {
         quoted_by(text, |name| self.linked_name(name))
     }

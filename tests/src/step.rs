@@ -126,7 +126,7 @@ impl StepFile {
         Self { script: Some("script".into()), request, expect: Some(expect), ..Self::default() }
     }
 
-    /// Returns `true` if the step has a script, and so needs one in every language of the case.
+    /// Returns `true` if the step has a script, and therefore needs one in every language of the case.
     pub(crate) fn runs(&self) -> bool {
         self.script.is_some() || self.python.is_some() || self.javascript.is_some()
     }
@@ -143,7 +143,7 @@ impl StepFile {
         !self.runs() || self.session.is_some()
     }
 
-    /// Builds the step in one language. `source` is the script's, if the step has one.
+    /// Builds the step in one language. `source` is the source of the script, if the step has a script.
     pub(crate) fn step(
         &self,
         number: usize,

@@ -17,8 +17,8 @@ fn path(page: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page)
 }
 
-/// Returns the environment that the pages describe: a file, a tool, a fixed clock, and a fuel limit that ends every
-/// script soon.
+/// Returns the environment that the pages describe: a file, a tool, a fixed clock, and a low fuel limit, which ends
+/// endless scripts quickly.
 fn sandbox_of(runtime: &str) -> Sandbox {
     let mut policy = Policy::default();
     fixed(&mut policy);
@@ -99,7 +99,7 @@ fn outcome(sandbox: &Sandbox, script: &str, then: Option<&str>) -> String {
     outcome_text(&session.execute(then).unwrap())
 }
 
-/// Returns `true` if an outcome matches a row's.
+/// Returns `true` if an outcome matches the outcome in a row.
 fn outcome_matches(found: &str, row: &str) -> bool {
     found == row || found.split_once(": ").is_some_and(|(kind, _)| kind == row)
 }

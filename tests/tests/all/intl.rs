@@ -8,7 +8,7 @@ use glovebox_tests::{Goldens, engine};
 use serde_json::{Value, json};
 
 /// Maximum number of calls whose results differ from Node.js. FormatJS has no data for day periods in Traditional
-/// Chinese, for the nominative of months in Czech, and for an Arabic plural.
+/// Chinese, the nominative of months in Czech, or an Arabic plural.
 const MAX_DIFFERENCES: usize = 3;
 
 const SCRIPT: &str = "

@@ -113,7 +113,7 @@ fn limit_below_the_image_fails_as_in_a_new_instance() {
     let Err(BuildError::Memory { needed_bytes, .. }) = limited(&engine, 1 << 20) else {
         panic!("the image must not fit")
     };
-    // The memory limit leaves room for the image only.
+    // The memory limit only leaves room for the image.
     let refused = |engine: &Engine| {
         let small = limited(engine, needed_bytes).unwrap();
         match small.run(Request::new("1").stdin(&[0; 4096])) {
@@ -203,7 +203,7 @@ fn changes_to_the_interpreter_do_not_persist() {
 
 #[test]
 fn each_runtime_allows_as_many_sessions_as_pool_slots() {
-    // More sessions than the pool has spare slots.
+    // The number of sessions, which exceeds the number of spare slots in the pool.
     const COUNT: usize = 20;
     let engine = pooled(u32::try_from(COUNT).unwrap());
     for runtime in ["python-3.12", "python-3.15", "javascript"] {

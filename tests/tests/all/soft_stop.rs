@@ -37,8 +37,8 @@ fn time(policy: &mut Policy, timeout_ms: u64) {
     policy.limits.timeout_reserve_ms = timeout_ms.min(60_000);
 }
 
-/// Runs a script with longer and longer timeouts until it is interrupted in time. On a slow machine, a short timeout
-/// can pass before the script begins. Returns the last timeout.
+/// Runs a script with increasing timeouts until it is interrupted in time. On a slow machine, a short timeout can pass
+/// before the script begins. Returns the last timeout.
 fn in_time(run: impl Fn(u64) -> Execution, is_in_time: impl Fn(&Execution) -> bool) -> (u64, Execution) {
     for timeout_ms in [2_000, 20_000] {
         let execution = run(timeout_ms);

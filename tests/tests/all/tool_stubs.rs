@@ -4,7 +4,7 @@ use glovebox::{Language, Request, Sandbox, Tool, tool_stubs};
 use glovebox_tests::engine;
 use serde_json::{Value, json};
 
-/// Texts that could end a literal, a comment or a line, or that are not names.
+/// Strings that could end a literal, a comment or a line, or that are not names.
 const TEXTS: [&str; 18] = [
     "",
     "\"\"\"",

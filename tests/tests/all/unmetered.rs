@@ -65,7 +65,8 @@ fn deadline_ends_an_unmetered_loop() {
         let source = in_language(language, "while True: pass", "for (;;) {}");
         let limited =
             |timeout_ms| unmetered(language, |policy| policy.limits.timeout_ms = timeout_ms).execute(source).unwrap();
-        // On a slow machine, a short timeout can pass before the script begins, which is then not interrupted.
+        // On a slow machine, a short timeout can pass before the script begins. In that case, the script is not
+        // interrupted.
         let mut execution = limited(2_000);
         for timeout_ms in [20_000, 200_000] {
             if execution.interrupted.is_none() {

@@ -39,7 +39,7 @@ fn in_engine(sandbox: &Sandbox, source: &str) -> Seen {
     }
 }
 
-/// Builds a sandbox of the engine with this budget. Its image has no libraries, like providers' images.
+/// Builds an engine sandbox with this budget. Its image has no libraries, like providers' images.
 fn engine_with(language: Language, fuel: u64) -> Sandbox {
     sandbox_on(bare_engine(), language, |policy| {
         policy.clock = Clock::Fixed(0);

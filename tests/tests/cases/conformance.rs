@@ -4,8 +4,8 @@
 //! and compile are only tested in the full matrix, and on machines that have prepared them.
 //!
 //! `conformance/suspended/python/<case>` runs a case with tools again, and suspends and resumes each execution whenever
-//! it waits for a tool. The expected results are the same. Cases with slow tools are left out: they compare host times,
-//! which suspending an execution changes.
+//! it waits for a tool. The expected results are the same. Cases with slow tools are excluded, because they compare
+//! host times, which a suspension changes.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Checks the pages in `docs/` against the repository: their code is from files that are compiled and run, their links
-//! have targets, and the programs behave as the pages say.
+//! Checks the pages in `docs/` against the repository: their code is taken from files that are compiled and run, their
+//! links have targets, and the programs behave as the pages say.
 
 #[path = "../../../host/engine/examples/embed.rs"]
 #[expect(dead_code, reason = "its `main` is the example's")]
@@ -129,7 +129,7 @@ fn the_embedding_host_runs_its_component() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Tests the provider in `docs/implement.md` below, at and above its limit, and its messages.
+/// Tests the provider in `docs/implement.md` below, at and above its limit, and tests its error messages.
 fn forwarding_provider_enforces_its_rule() -> Result<(), Failed> {
     let mut policy = Policy::default();
     policy.limits.timeout_ms = 120_000;

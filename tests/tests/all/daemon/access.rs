@@ -1,4 +1,4 @@
-//! Tests that requests over the socket need no token and accept any `Host`, and that the API is the server's.
+//! Tests that requests over the socket need no token and accept any `Host`, and that the API equals the server's.
 
 use std::io::Write;
 

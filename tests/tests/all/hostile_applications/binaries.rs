@@ -21,7 +21,7 @@ const SMALL: &str = r#"(module
     (func (export "f") (result i32) (call $info (i32.const 1024)) (drop (call $blob)) (call_indirect (result i32) (i32.const 1)))
     (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 65536)))"#;
 
-/// Returns a configuration with small limits, which stop a corrupted component soon.
+/// Returns a configuration with small limits, which stop a corrupted component quickly.
 fn little() -> AppConfig {
     let mut config = AppConfig::default();
     config.limits.fuel = 1_000_000;

@@ -1,8 +1,8 @@
 //! Tests hostile components: every invalid call must return an error or trap the component that made it.
 //!
-//! The attacker is the puppet, a component that makes any call with any bits. The sandboxes of the host and of other
-//! components must keep working in the same process and engine ([`assert_others_work`]). Tests that measure memory run
-//! in a child process.
+//! The attacker is the puppet, a component that can make any call with arbitrary bits. The sandboxes of the host and of
+//! other components must keep working in the same process and engine ([`assert_others_work`]). Tests that measure
+//! memory run in a child process.
 
 mod bytes;
 mod handles;

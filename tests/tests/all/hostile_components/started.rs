@@ -1,4 +1,4 @@
-//! Tests started executions that are abandoned, dropped by the thousand, or answered with nonsense.
+//! Tests started executions that are abandoned, dropped in large numbers, or answered incorrectly.
 
 use std::{thread, time::Duration};
 

@@ -9,7 +9,7 @@ use crate::server::stopped::STOPPED;
 /// A one-pixel PNG, as a Python expression.
 const PNG: &str = "__import__('base64').b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=')";
 
-/// Returns a Python script that displays an object with these forms.
+/// Returns a Python script that displays an object with these MIME representations.
 fn shown(forms: &str) -> String {
     format!("class A:\n    def _repr_mimebundle_(self, **_): return {{{forms}}}\ndisplay(A())")
 }
@@ -190,7 +190,7 @@ fn number_of_listed_files_is_limited() {
 #[test]
 fn length_of_listed_file_names_is_limited() {
     let mcp = Mcp::new();
-    // 80 names of 204 bytes and a last name of 64 bytes are 16 KiB.
+    // 80 names of 204 bytes and a last name of 64 bytes total 16 KiB.
     for (last, listed, more) in [(63, 81, 0), (64, 81, 0), (65, 80, 1)] {
         let result = mcp.python(&format!(
             "for i in range(80): open(f'{{i:02}}' + 'x' * 202, 'w').close()\nopen('z' * {last}, 'w').close()"

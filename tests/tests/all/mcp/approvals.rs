@@ -193,7 +193,7 @@ fn state_is_resumed_on_another_server_with_the_same_key() {
     assert_eq!(one.running(), 0);
     let approve = || json!({ "call-0": accept() });
 
-    // The server rejects a state that it did not make for these arguments.
+    // The server rejects a state that it did not create for these arguments.
     let refused = |mcp: &Mcp, arguments: &Value, state: &str| {
         let result = complete(once(mcp, arguments, Some(state), approve()));
         assert_eq!(result.is_error, Some(true), "{result:?}");

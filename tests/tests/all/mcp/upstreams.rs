@@ -271,7 +271,7 @@ fn size_of_a_tool_list_is_limited_over_all_pages() {
             }
         }
     }
-    // Only the tools in `tools` and `approve` count.
+    // Only the tools in `tools` and `approve` count towards the limit.
     let mut config = inner.config("s");
     config.tools = Some(vec!["t0".into()]);
     config.approve = Approve::Tools(vec!["t1".into()]);

@@ -11,7 +11,7 @@ use generate::Lengths;
 use glovebox_tests::model::Dice;
 use run::{Counting, End, Meter};
 
-/// The fuel budget of a random module, which ends an endless module soon.
+/// The fuel budget of a random module, which ends an endless module quickly.
 const MAX: u64 = 20_000;
 
 /// The number of calls by outcome, as counted by Wasmtime.
@@ -30,8 +30,7 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("`{name}` is a number")))
 }
 
-/// Compares random modules, starting with the printed seed, under many budgets each. All observable results must be
-/// equal.
+/// Compares random modules under many budgets, starting with the printed seed. All observable results must be equal.
 fn compare(lengths: Lengths, modules: u64) -> Tally {
     let seed = setting("GLOVEBOX_FUZZ_SEED").unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();

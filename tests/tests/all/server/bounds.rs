@@ -210,7 +210,7 @@ fn patient_server(setup: Setup) -> Server {
     Server::start(Setup { tenant: patient.tenant, ..setup })
 }
 
-/// Locks a session like another process.
+/// Locks a session as another process would.
 fn lock(server: &Server, id: &str) -> SessionLock {
     let store = DirectoryStore::open(server.dir.path().join("one")).unwrap();
     block_on(store.try_lock(&SessionId::new(id).unwrap())).unwrap().unwrap()
@@ -355,7 +355,7 @@ fn policies_files_and_patterns_are_limited() {
     let policy = |bytes: usize| execute("policy", json!({"args": ["a".repeat(bytes)]}));
     assert_eq!((policy(100_000).status, policy(200_000).problem().0), (200, 400), "the engine's own limit is lower");
     assert_eq!(policy((256 << 10) + 1).problem(), (400, "invalid-argument".into()));
-    // 52,000 lists cost 5 units each, and more than 256 Ki units are never parsed.
+    // Each list costs 5 units, and requests of more than 256 Ki units are never parsed.
     let lists = |count: usize| server.ask("POST", "/v1/validate", &[], with_lists("1", count).as_bytes());
     assert_eq!((lists(52_000).status, lists(53_000).problem()), (200, (400, "invalid-argument".into())));
 }

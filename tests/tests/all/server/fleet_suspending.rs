@@ -26,13 +26,13 @@ fn value(server: &Server, source: &str) -> Value {
     server.post("/v1/sessions/s/execute", &json!({ "source": source })).ok()["value"]["json"].clone()
 }
 
-/// Starts an execution that waits, and returns its ID.
+/// Starts an execution that waits for an answer, and returns its ID.
 fn start(server: &Server, suspendable: bool) -> String {
     let body = json!({"source": SOURCE, "tools": [{"name": "ask"}], "suspendable": suspendable});
     waiting(&server.post("/v1/sessions/s/execute", &body), 0)
 }
 
-/// Asserts that an execution waits for its call with the number `call`, and returns its ID.
+/// Asserts that an execution waits for the answer to call `call`, and returns its ID.
 fn waiting(answer: &Answer, call: u64) -> String {
     assert_eq!(answer.status, 202, "{answer:?}");
     let expected = json!([{"id": call, "name": "ask", "arguments": {"q": call + 1}}]);

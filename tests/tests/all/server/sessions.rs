@@ -223,7 +223,7 @@ fn executions_in_a_lost_session_are_not_counted() {
     assert!(audited.iter().any(|line| line["outcome"] == "session-fenced"), "{audited:?}");
     assert_eq!(ask(&server, "late").problem(), (409, "session-busy".into()), "the session belongs to the other server");
     other.ask("POST", "/v1/sessions/s/hibernate", &[], b"").ok();
-    // The rejected request did not use up its key.
+    // The rejected request did not consume its key.
     assert_eq!(ask(&server, "late").ok()["value"]["json"], 3);
     assert_eq!(ask(&server, "first").ok()["value"]["json"], 1, "an acknowledged request must not run again");
 }
@@ -261,7 +261,7 @@ fn session_starts_with_files_or_an_exported_state() {
 
 #[test]
 fn range_reserves_only_the_bytes_that_are_read() {
-    // 1.75 MiB are for requests and responses.
+    // Requests and responses can use 1.75 MiB.
     let http = HttpConfig { bodies_bytes: 2 << 20, body_time: Duration::from_secs(1), ..HttpConfig::default() };
     let server = Server::start(Setup { http, ..Setup::default() });
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();

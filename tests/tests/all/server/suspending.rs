@@ -69,7 +69,7 @@ fn resume(server: &Server, bytes: &[u8], answers: &Value) -> Answer {
     server.post("/v1/executions/resume", &resumption(bytes, answers))
 }
 
-/// Returns a server without a key, and with this memory for requests and responses.
+/// Returns a server without a key, with `bodies_bytes` of memory for requests and responses.
 fn with_memory(bodies_bytes: usize) -> Server {
     let http = HttpConfig { bodies_bytes, body_time: Duration::from_secs(1), ..HttpConfig::default() };
     Server::start(Setup { http, ..Setup::default() })
@@ -110,7 +110,7 @@ fn suspended_execution_resumes_on_another_server() {
         // The script receives the same times and random numbers each time.
         let (execution, _) = waiting(&resume(&server, &first, &one));
         assert_eq!(go_on(&server, &execution, &two).ok()["stdout"], done["stdout"], "{language}");
-        // The audit log connects the executions.
+        // The audit log links the executions.
         let lines = server.audited();
         assert_eq!(lines[0]["resumed_sha256"], suspended[0]["suspended_sha256"], "{lines:?}");
         let source = &suspended[0]["source_sha256"];
@@ -246,7 +246,7 @@ fn request_that_resumes_an_execution_can_exceed_the_body_limit() {
 fn decoded_execution_counts_towards_the_memory_for_requests() {
     let long = request("python", &format!("print(tools.ask(q=1))\n#{}", "x".repeat(1_000_000)));
     let bytes = suspended(&Server::start(Setup::default()), &long);
-    // The body has 1.3 MB and takes 2.7 MB while it is parsed. The decoded execution takes another 2 MB, 3.4 MB in
+    // The body is 1.3 MB long, and takes 2.7 MB while it is parsed. The decoded execution takes another 2 MB, 3.4 MB in
     // total. The servers allow 3.2 and 3.9 MB for requests. A single request may exceed that limit, so the test keeps
     // another request waiting.
     for (bodies_bytes, status) in [(3_600_000, 503), (4_500_000, 200)] {

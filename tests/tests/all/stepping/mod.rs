@@ -19,7 +19,7 @@ use glovebox::{Execution, Language, Policy, Request, Sandbox, Started, Step, Too
 use glovebox_tests::engine;
 use serde_json::{Value, json};
 
-/// Much longer than any step takes, but short enough to detect a hanging test.
+/// A timeout much longer than any step takes, but short enough to detect a hanging test.
 const LONG: Duration = Duration::from_secs(300);
 
 const BOTH: [Language; 2] = [Language::Python, Language::JavaScript];

@@ -35,7 +35,7 @@ print(await tools.more({q: 'x'}), await tools.more({q: 'y'}));",
 );
 
 /// Calls beyond `tool_calls_at_once` wait in a queue. Calls beyond the policy's maximum fail when they leave the queue,
-/// which can be at the read of another call's reply.
+/// which can happen when another call's reply is read.
 #[test]
 fn queued_and_refused_calls_are_repeated() {
     let more = Tool::new("more", "").schema(json!({ "properties": { "q": {} }, "required": ["q"] })).stepped();
@@ -207,7 +207,7 @@ fn suspended_execution_in_a_session_can_be_continued_in_several_ways() {
                 if language == Language::Python { format!("('{value}', 2)") } else { format!("'{value},2'") };
             assert_eq!(last.value.unwrap().repr, expected, "{language}");
         }
-        // A continuation can be suspended, and continued in several ways as well.
+        // A continuation can be suspended again, and that suspension can be continued several times.
         let (_session, started) = resume_in_session(&sandbox, &suspended);
         needs(&started, Vec::new());
         let again = through_bytes(&started);

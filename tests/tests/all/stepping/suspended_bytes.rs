@@ -42,7 +42,7 @@ fn incomplete_bytes_with_a_checksum_are_rejected() {
     assert!(Suspended::from_bytes(&sealed([&real[..end], b"more"].concat()), None).is_err());
 }
 
-/// A length inside the bytes can claim gigabytes. No memory is reserved for it.
+/// A length in the bytes can claim gigabytes, so no memory may be reserved for it in advance.
 #[test]
 fn claimed_lengths_reserve_no_memory() {
     const GROWN_BYTES: u64 = 32 << 20;
@@ -55,7 +55,7 @@ fn claimed_lengths_reserve_no_memory() {
     for length in [1 << 20, 1 << 26, 1 << 32, u64::MAX] {
         for at in HEAD_BYTES..end {
             let forged = sealed([&real[..at], &varint(length), &real[at + 1..end]].concat());
-            // Within a string, the bytes of the length can be valid.
+            // If the position is inside a string, the forged length may be valid content.
             let is_valid = Suspended::from_bytes(&forged, None).is_ok();
             assert!(Suspended::peek(&forged).is_some() || !is_valid, "{length} {at}");
         }

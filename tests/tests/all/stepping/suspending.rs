@@ -80,7 +80,7 @@ pub(super) fn through_bytes(started: &Started) -> Suspended {
     Suspended::from_bytes(&suspended.to_bytes(None), None).unwrap()
 }
 
-/// Replaces the numbers that differ in each run: times and random numbers.
+/// Replaces the numbers that differ between runs: times and random numbers.
 fn without_chance(execution: &Execution) -> (String, String) {
     let words = |text: &str| {
         let others = text.split_whitespace().filter(|word| word.len() < 9);
@@ -400,7 +400,7 @@ x.length",
             let calls = needs(&started, Vec::new());
             let suspended = through_bytes(&started);
             assert!(suspended.is_in_session());
-            // The suspended execution counts as cancelled, so its session goes back to its last checkpoint.
+            // The suspended execution counts as cancelled, so its session is rolled back to its last checkpoint.
             assert_eq!(done(&started, Vec::new()).outcome, Outcome::Cancelled, "{language}");
             let length = session.execute(of(language, "len(x)", "x.length")).unwrap().value.unwrap();
             assert_eq!(length.repr, "1", "{language}");

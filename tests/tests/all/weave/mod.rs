@@ -223,7 +223,7 @@ fn unreachable_unwinds_and_is_reported() {
 #[test]
 fn too_deep_calls_unwind_and_release_the_stack() {
     let mut woven = Woven::new(1);
-    // Finds the deepest call that returns by bisection, to test at, below and above the limit.
+    // Bisects to find the deepest call that returns, in order to test at, below and above the limit.
     let (mut returns, mut unwinds) = (1, 1 << 20);
     while unwinds - returns > 1 {
         let middle = u64::midpoint(returns, unwinds);
@@ -261,7 +261,7 @@ fn shim_is_called_when_fuel_runs_out() {
         let (status, _) = woven.call(name, arguments);
         (status, fuel - woven.run::<_, i64>("fuel_get", ()))
     };
-    // The entry costs 1, and so does each of two `local.get` and the `i32.add`.
+    // The entry, the two `local.get` and the `i32.add` cost 1 unit each.
     assert_eq!(used(&mut woven, 100, "add", &[1, 2]), (I32, 4));
     let (_, spun) = used(&mut woven, 1_000_000, "spin", &[1000]);
     woven.set("refuels", 1);

@@ -1,4 +1,4 @@
-;; A guest that throws exceptions and catches whatever it can.
+;; A guest that throws exceptions, and tries to catch every kind of unwinding.
 (module
   (import "host" "call" (func $call (param i32 i32 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))

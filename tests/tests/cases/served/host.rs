@@ -13,7 +13,7 @@ use glovebox_tests::wasmtime_path;
 use libtest_mimic::Failed;
 use serde_json::Value;
 
-/// Longer than any request takes on a busy machine, because fuel bounds all requests.
+/// The timeout of a request. Fuel bounds all requests, so none takes this long, even on a busy machine.
 const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A server for one component. Dropping it kills the process.

@@ -17,7 +17,7 @@ fn policy() -> Policy {
     policy
 }
 
-/// Builds a sandbox of the engine. Its image has no libraries, like providers' images.
+/// Builds an engine sandbox. Its image has no libraries, like providers' images.
 pub(super) fn sandbox(language: Language) -> Sandbox {
     Sandbox::builder(bare_engine())
         .runtime(portable_runtime(language))

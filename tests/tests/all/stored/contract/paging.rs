@@ -38,7 +38,7 @@ fn ids(page: &StoredPage) -> Vec<String> {
 fn pages_have_the_requested_size_and_order(place: &dyn TestStore) {
     let store = place.open();
     assert_eq!(page(&*store, 1, None), StoredPage::default(), "an empty store");
-    // Names are ordered by their bytes: `-`, `.`, digits, capitals, `_`, small letters.
+    // Names are ordered by their bytes: `-`, `.`, digits, uppercase letters, `_`, lowercase letters.
     let names = ["-", "1", "10", "2", "A", "_", "a", "a-", "a.b", "aa", "b"];
     for name in names.iter().rev() {
         store_session(&*store, name, 5_000, b"x");
