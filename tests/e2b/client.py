@@ -200,7 +200,7 @@ def tokens(Sandbox, errors):
     raises(errors.AuthenticationException, Sandbox.create, api_key="another token, which is unknown")
     one = Sandbox.create()
     stolen = Sandbox.connect(one.sandbox_id)
-    # A sandbox's id alone does not grant access to it.
+    # A sandbox's ID alone does not grant access to it.
     stolen._SandboxBase__envd_access_token = stolen._SandboxBase__traffic_access_token = "0" * 32
     raises(Exception, stolen.run_code, "1")
     one.kill()

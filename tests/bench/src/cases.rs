@@ -105,7 +105,7 @@ impl Measured {
     }
 }
 
-/// A runtime to measure, with everything needed to start it in each way.
+/// A runtime to measure, with the objects and commands that its cases need.
 pub(crate) struct Subject<'a> {
     sandbox: &'a Sandbox,
     /// Like `sandbox`, but its sessions take a checkpoint before each execution.

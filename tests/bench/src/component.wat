@@ -1,4 +1,4 @@
-;; A component that times executions: `turn(count)` returns the duration of each one in nanoseconds.
+;; A component that times executions: `turn(count)` returns the duration of each execution in nanoseconds.
 (module
   (import "wasi:clocks/monotonic-clock@0.2.12" "now" (func $now (result i64)))
   (import "glovebox:sandbox/sandbox@0.2.0" "execute" (func $execute (param i32 i32)))

@@ -22,7 +22,7 @@ impl Samples {
         self.0.len()
     }
 
-    /// Returns a percentile in milliseconds, by nearest rank, or 0 without samples.
+    /// Returns a percentile in milliseconds (nearest rank), or 0 if there are no samples.
     pub(crate) fn percentile_ms(&self, percent: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::samples::Samples;
 
-/// The numbers of calls that the script makes before it is suspended, with the names of both cases.
+/// The numbers of calls that the script makes before it is suspended, each with the names of its two cases.
 const ANSWERED: [(u64, [&str; 2]); 3] =
     [(1, ["suspend_1", "resume_1"]), (10, ["suspend_10", "resume_10"]), (100, ["suspend_100", "resume_100"])];
 

@@ -17,7 +17,7 @@ LINEARIZABLE = "each history is linearizable"
 
 @dataclass(frozen=True)
 class Record:
-    """The checked data: the history by session, the final count of each session, and the effects in the order of their
+    """The checked data: the history by session, the final count of each session, and the effects in the order of the
     log."""
 
     sessions: dict[str, list[Operation]]
@@ -31,7 +31,7 @@ class Record:
 
 
 def check(record: Record, checker: Path) -> dict[str, list[str]]:
-    """Returns the violations by check; the list of a check that holds is empty."""
+    """Returns the violations by check; the list of a passed check is empty."""
     return {
         "every operation is answered in the end": unanswered(record),
         "no acknowledged execution is lost": lost(record),
@@ -44,7 +44,7 @@ def check(record: Record, checker: Path) -> dict[str, list[str]]:
 
 
 def unanswered(record: Record) -> list[str]:
-    """Operations that failed, and those without an answer although their client retried."""
+    """Operations that failed, and operations that stayed unanswered although their client retried."""
     found = []
     for operation in all_of(record):
         if operation.outcome == "failed" or (operation.outcome == "unknown" and operation.attempts > 1):
@@ -63,7 +63,7 @@ def lost(record: Record) -> list[str]:
 
 
 def applied_twice(record: Record) -> list[str]:
-    """Sessions whose count exceeds the requests: more unreported counts than executions with an unknown outcome."""
+    """Sessions with more unreported counts than executions with an unknown outcome: an execution was applied twice."""
     found = []
     for session, operations in record.counters().items():
         issued = executions(operations)
@@ -76,7 +76,7 @@ def applied_twice(record: Record) -> list[str]:
 
 
 def recorded_twice(record: Record) -> list[str]:
-    """Operations with more than one effect: an execution that ran again as a different one."""
+    """Operations with more than one effect, because an execution ran again as a different execution."""
     keys: dict[str, list[str]] = {}
     for effect in record.effects:
         keys.setdefault(effect.operation, []).append(effect.key)

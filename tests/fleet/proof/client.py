@@ -33,8 +33,8 @@ class Client:
         self._timeout_s = timeout_s
 
     async def carry_out(self, operation: Operation, *, patient: bool = True, doubled: bool = False) -> None:
-        """Carries out an operation and records its outcome. With `doubled`, sends it twice at once with the same key;
-        both must get the same answer."""
+        """Carries out an operation and records its outcome. With `doubled`, sends two concurrent requests with
+        the same key, which must get the same answer."""
         try:
             if doubled:
                 answers = await asyncio.gather(self._insist(operation), self._insist(operation))

@@ -39,7 +39,7 @@ def kill(fleet: Fleet, victim: Host) -> Callable[[], int | None]:
 
 
 def stop(fleet: Fleet, victim: Host) -> Callable[[], int | None]:
-    """Stops a process in an orderly way. The fleet's supervisor starts it again after its end."""
+    """Stops a process gracefully. The fleet's supervisor then restarts it."""
     fleet.process(victim).stop()
     return lambda: None
 
@@ -75,7 +75,7 @@ NODES = [
     Fault("freeze a node", (3, 8), freeze),
     Fault("stop a node", (1, 4), stop),
     Fault("cut a node off from all", (3, 8), cut_from(Fleet.others)),
-    # The node keeps running, and writes results that are no longer wanted.
+    # The node keeps running, and writes outdated results.
     Fault("cut a node off from the balancer", (3, 8), cut_from(lambda fleet, _: [fleet.balancer.host])),
     Fault("cut a node off from the store", (2, 5), cut_from(lambda fleet, _: [fleet.objects])),
     Fault("cut a node off from the tools", (2, 5), cut_from(lambda fleet, _: [fleet.tools_host])),
@@ -98,7 +98,7 @@ ALL = [*NODES, *SERVERS, *STORE, *BALANCER]
 
 @dataclass
 class Injector:
-    """An injector of faults, which records them."""
+    """Injects faults, and records them."""
 
     fleet: Fleet
     random: random.Random
@@ -115,7 +115,7 @@ class Injector:
 
     async def storm(self, seconds: float) -> None:
         """Injects faults of nodes, servers, store and balancer concurrently for `seconds`, and until each kind has
-        occurred at least once. Faults of the same kind of victim do not overlap, and are some seconds apart."""
+        occurred at least once. Faults of the same kind of victim do not overlap, and are a few seconds apart."""
         end = time.monotonic() + seconds
         fleet = self.fleet
         await asyncio.gather(

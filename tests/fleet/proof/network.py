@@ -33,7 +33,7 @@ class Host:
     own_namespace: bool = True
 
     def enter(self) -> list[str]:
-        """Returns the command prefix for a program that is to run on this machine."""
+        """Returns the command prefix that runs a program on this machine."""
         return ["ip", "netns", "exec", self.name] if self.own_namespace else []
 
     def cut(self, peers: list[Host], *, incoming: bool = True, outgoing: bool = True) -> None:

@@ -1,4 +1,5 @@
-"""The tool server: records each effect by the key of the call, in a log that is on disk before the answer is sent."""
+"""The tool server: records each effect by the key of the call, in a log that is written to disk before the answer is
+sent."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Tools:
         self.effects: list[Effect] = []
         self._by_key: dict[str, Effect] = {}
         self._held: dict[str, asyncio.Event] = {}
-        # Repeated calls by key: their node was lost after the effect, but before it was in the journal.
+        # Number of repeated calls by key. A call is repeated if its node was lost before the journal recorded the call.
         self.repeated: Counter[str] = Counter()
         # Requests that a tool server should never receive.
         self.refused: list[str] = []

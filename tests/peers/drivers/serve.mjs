@@ -16,7 +16,10 @@ async function agent(peer, start, commands) {
   return { tookMs, answer: `${printed[0]} ${printed.at(-1)}` };
 }
 
-/** Repeats a call until the time budget is exhausted. A call that excludes a part returns its time and its answer. */
+/**
+ * Repeats a call until the time budget is exhausted. A call that measures only a part of its work returns that time and
+ * the answer.
+ */
 async function turn(call, budgetMs) {
   const ms = [];
   const answers = [];

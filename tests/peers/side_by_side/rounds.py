@@ -103,7 +103,7 @@ class Run:
         return took_ms
 
     def prepare(self, entry: Entry) -> None:
-        """Makes the very first call, if it is measured, and a call that fills the caches for later."""
+        """Makes the first call with empty caches, if it is measured, and then a call that fills the caches."""
         home = home_of(entry.contestant, self.places)
         empties = self.plan.first and not entry.contestant.optional and entry.contestant.environment is not None
         # A contestant's progress messages go to its log.
@@ -172,7 +172,7 @@ class Run:
         try:
             for entry in self.entries:
                 self.prepare(entry)
-            # The process is measured first, because that starts the driver for the other measures.
+            # The measure `process` is the first, because it starts the driver for the other measures.
             measures = [self.process, *(each for each in self.plan.measures if each is not self.process)]
             for number in range(self.plan.rounds):
                 progress(f"round {number + 1} of {self.plan.rounds}")

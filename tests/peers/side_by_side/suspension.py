@@ -7,12 +7,12 @@ CALLS = (1, 10, 100)
 
 
 def suspend(calls: int) -> str:
-    """Returns the name of a measure of suspending."""
+    """Returns the name of the measure for suspending."""
     return f"suspend({calls})"
 
 
 def resume(calls: int) -> str:
-    """Returns the name of a measure of resuming."""
+    """Returns the name of the measure for resuming."""
     return f"resume({calls})"
 
 
@@ -29,7 +29,7 @@ print(len(receipts), receipts[0], receipts[-1])"""
 
 
 def javascript(calls: int) -> str:
-    """Returns the same script as `python`."""
+    """Returns the script of `python` in JavaScript."""
     return f"""var receipts = [];
 for (let number = 0; number < {calls + 2}; number++) receipts.push(await pay({{ invoice: number }}));
 console.log(String(receipts.length), receipts[0], receipts[receipts.length - 1]);"""

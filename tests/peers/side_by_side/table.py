@@ -95,7 +95,7 @@ def disk_text(entry: Entry) -> str:
 
 
 def tables(report: Report, language: str) -> list[tuple[list[str], list[list[str]]]]:
-    """Returns the heads and rows of the tables of a language."""
+    """Returns the headers and rows of a language's tables."""
     entries = [entry for entry in report.entries if entry.contestant.language == language]
     if not entries:
         return []

@@ -240,7 +240,7 @@ static void steps(void) {
   sandbox_started_drop_own(started);
 }
 
-// Makes calls that are refused before anything is executed. After an error there is no result to free.
+// Makes calls that are refused before anything is executed. After an error, there is no result to free.
 static void errors(void) {
   sandbox_execution_t execution;
   sandbox_sandbox_error_t error;

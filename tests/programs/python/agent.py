@@ -1,10 +1,11 @@
 """A small agent: runs a model's scripts in the sandbox, and shows every possible outcome.
 
-The program is a component, made by componentize-py for the world `command` of `wit/`. The same tool makes the bindings,
-`wit_world`. `componentize-py … bindings DIR` writes them to files for editors, with the contract's documentation.
+The program is a component, built by componentize-py for the world `command` of `wit/`. The same tool generates the
+bindings, `wit_world`. `componentize-py … bindings DIR` writes them to files for editors, with the contract's
+documentation.
 
 The bindings represent the contract as follows:
-* a record is a dataclass whose fields must all be given (`record` below leaves out those that have a default);
+* a record is a dataclass whose fields must all be given (`record` below fills in the defaults);
 * a case of a variant is a class: `Outcome_Exited(3)`; match on it. An enum is an `Enum`, `none` is `None`;
 * a function that can fail raises `Err`, with the case of `sandbox-error` as its `value`;
 * a resource is a context manager: leaving it drops it.

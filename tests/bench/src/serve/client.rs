@@ -33,7 +33,7 @@ pub(super) struct Measured {
     pub(super) time: Duration,
 }
 
-/// Returns the address of a URL of the form `http://HOST[:PORT]`, and its value for the `Host` header.
+/// Returns the address of a URL of the form `http://HOST[:PORT]`, and the value of the `Host` header for it.
 pub(super) async fn resolve(url: &str) -> anyhow::Result<(SocketAddr, String)> {
     let uri: Uri = url.parse().with_context(|| format!("`{url}` is not a URL"))?;
     ensure!(uri.scheme_str() == Some("http"), "cannot measure `{url}`; use a URL of the form `http://HOST[:PORT]`");

@@ -98,7 +98,7 @@ impl Drop for Child {
     }
 }
 
-/// An HTTP server that executes nothing, and whose responses are as large as an execution's.
+/// An HTTP server that executes no scripts, but returns responses as large as an execution's.
 pub(super) struct Bare {
     pub(super) address: SocketAddr,
 }

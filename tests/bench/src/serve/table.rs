@@ -22,7 +22,7 @@ pub(super) struct ServeReport {
     results: Vec<Line>,
 }
 
-/// The results of a case with one number of connections.
+/// The results of a case for one number of connections.
 #[derive(Debug, Serialize)]
 pub(super) struct Line {
     case: &'static str,

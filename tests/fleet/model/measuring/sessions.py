@@ -44,7 +44,7 @@ SCRIPTS = {"python-3.12": PYTHON, "python-3.15-data": PYTHON, "javascript": JAVA
 
 def measure(runtime: str) -> None:
     for size_mib in SIZES_MIB:
-        # Each size is measured in a new process, because it would otherwise reuse memory from an earlier measurement.
+        # Each size is measured in a new process, because a process reuses memory from earlier measurements.
         command = [sys.executable, "-c", f"from measuring.sessions import one; one({runtime!r}, {size_mib})"]
         here = str(Path(__file__).resolve().parent.parent)
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
@@ -132,7 +132,7 @@ def xor(page: bytes, old: bytes) -> bytes:
 
 
 def present() -> Iterator[tuple[int, bytes]]:
-    """Yields the written pages of guests' linear memories, with their addresses. The reservation for its growth follows each memory."""
+    """Yields the written pages of guests' linear memories, with their addresses. An inaccessible reservation follows each memory."""
     with open("/proc/self/maps") as maps, open("/proc/self/pagemap", "rb") as pagemap, open("/proc/self/mem", "rb") as memory:
         for start, end in linear_memories(maps.read().splitlines()):
             pagemap.seek(start // PAGE_BYTES * 8)

@@ -9,7 +9,7 @@ use crate::gaps::Part;
 pub struct Kind {
     /// The share of all sessions, 0 to 1.
     pub share: f64,
-    /// The mixture of the times from the end of one execution to the next.
+    /// The distribution of the time from the end of one execution to the start of the next, as a mixture.
     pub gaps: Vec<Part>,
     /// The median of the processor time that a script uses beyond the measured step. Log-normal, capped at
     /// `work_max_s`.
@@ -74,14 +74,14 @@ pub enum Placement {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Persistence {
-    /// Write the full state before each answer.
+    /// Writes the full state before each answer.
     Every,
-    /// Write the difference before each answer, and the full state every `full_every` executions.
+    /// Writes the difference before each answer, and the full state every `full_every` executions.
     Delta {
         /// The number of executions between two full saves.
         full_every: u16,
     },
-    /// Write after an idle period or a number of executions. Until then, the engine's journal contains the requests.
+    /// Writes after an idle period or a number of executions. Until then, the engine's journal contains the requests.
     Coalesced {
         /// Idle time before a save, in seconds.
         idle_s: f64,

@@ -30,7 +30,7 @@ pub async fn scenario(name: &str) -> Result<String, SandboxError> {
     }
 }
 
-/// The bytes of one write to a stream.
+/// The number of bytes per write to a stream.
 const CHUNK: usize = 100_000;
 
 /// Passes a stream with these bytes to a call. Returns the call's result and the number of bytes that it did not

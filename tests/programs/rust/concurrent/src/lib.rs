@@ -51,7 +51,7 @@ impl Guest for Concurrent {
     }
 }
 
-/// Returns a policy that requests nothing.
+/// Returns an empty policy.
 fn policy() -> Policy {
     Policy {
         limits: None,
@@ -94,7 +94,7 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Reads at most `count` bytes. Returns none at the end of the stream.
+/// Reads at most `count` bytes. Returns an empty list at the end of the stream.
 async fn read(stream: &mut StreamReader<u8>, count: usize) -> Vec<u8> {
     stream.read(Vec::with_capacity(count)).await.1
 }

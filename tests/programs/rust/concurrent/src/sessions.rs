@@ -117,7 +117,7 @@ async fn busy() -> Result<String, SandboxError> {
         assert!(is_busy(session.hibernate().await));
         assert!(is_busy(session.close().await));
         assert!(session.info().ended.is_none());
-        // Calls into other sessions run meanwhile.
+        // Calls into other sessions run at the same time.
         assert_eq!(output(&open().await?, "console.log(2)").await?, "2\n");
         let execution = first.await?;
         assert!(matches!(execution.outcome, Outcome::Completed), "{:?}", execution.outcome);
@@ -125,8 +125,8 @@ async fn busy() -> Result<String, SandboxError> {
     json(&session, "x").await
 }
 
-/// Drops calls while their code runs. The session can be used again at once. The host checks that the last call ends,
-/// too.
+/// Drops calls while their code runs. The session can be used again immediately. The host checks that the last call
+/// ends.
 async fn dropped() -> Result<String, SandboxError> {
     let session = open().await?;
     output(&session, "var x = 1; Object.defineProperty(globalThis, 'slow', { get() { for (;;); } }); 0").await?;

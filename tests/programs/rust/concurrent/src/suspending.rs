@@ -107,7 +107,7 @@ async fn same() -> Result<String, SandboxError> {
     Ok(format!("{:?} {}", execution.outcome, execution.tool_calls.len()))
 }
 
-/// Resumes the same bytes twice at the same time, with different answers.
+/// Resumes the same bytes in two concurrent executions, with different answers.
 async fn fork() -> Result<String, SandboxError> {
     let started = start_suspendable(ASKS_TWICE, policy()).await?;
     answer(&started, "1").await?;
@@ -227,7 +227,7 @@ async fn dropped() -> Result<String, SandboxError> {
     output(&resume(&bytes, policy()).await?, "1").await
 }
 
-/// Suspends an execution twice at the same time.
+/// Makes two concurrent calls to `suspend` for one execution.
 async fn at_once() -> Result<String, SandboxError> {
     let started = start_suspendable(ASKS, policy()).await?;
     next_call(&mut started.events()?).await;

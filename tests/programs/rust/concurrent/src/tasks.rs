@@ -33,7 +33,7 @@ pub async fn begin_and_drop<F: Future>(future: F) {
     .await;
 }
 
-/// Begins a call and drops it. Returns its result if it has returned at once.
+/// Begins a call and drops it. Returns the call's result if it returned immediately.
 pub async fn poll_and_drop<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     poll_fn(|context| {

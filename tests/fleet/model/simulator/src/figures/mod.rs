@@ -88,7 +88,7 @@ fn round(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }
 
-/// Returns the results that all simulations have in common.
+/// Returns the results that are reported for every simulation.
 fn summary(config: &Config, report: &Report) -> Map<String, Value> {
     let per_s = |count: u64| round(count as f64 / config.window_s);
     let mean_busy = report.busy_s.iter().sum::<f64>() / config.window_s / f64::from(config.nodes * config.cores);
