@@ -32,7 +32,7 @@ impl Dice {
         usize::try_from(self.roll() >> 16).unwrap() % max
     }
 
-    /// Returns a random element.
+    /// Returns a random element of `from`.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }

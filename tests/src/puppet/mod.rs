@@ -1,7 +1,7 @@
 //! A component that a test controls: it calls any function of `glovebox:sandbox` with arbitrary bits as arguments.
 //!
 //! Tests describe calls in JSON ([`Puppet::call`]). They can describe calls that no ordinary language can make: forged
-//! handles, lists without memory, memory returned out of bounds.
+//! handles, lists that are not backed by memory, and memory returned out of bounds.
 
 mod codec;
 mod module;

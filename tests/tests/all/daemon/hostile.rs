@@ -62,7 +62,7 @@ fn resources_of_hostile_clients_are_bounded() {
     }
 }
 
-/// The number of costly requests.
+/// The number of kinds of costly requests.
 const COSTLY: usize = 4;
 
 /// Returns the body of a request whose values need many times the memory of their text, and the status of the answer.

@@ -95,7 +95,7 @@ fn only_a_dead_daemons_socket_is_replaced() {
     std::os::unix::fs::symlink("/dev/null", &path).unwrap();
     assert!(matches!(bind(&path), Err(SocketError::NotASocket(_))), "links must not be followed");
 
-    // The temporary name of the socket.
+    // The daemon binds the socket under the temporary name `new` and then renames it.
     let (path, new) = (dir.path().join("e.sock"), dir.path().join("e.sock.new"));
     fs::write(&new, "precious").unwrap();
     assert!(matches!(bind(&path), Err(SocketError::NotASocket(found)) if found == new));

@@ -87,8 +87,8 @@ asyncio.run(main())",
     }
 }
 
-/// The arguments of concurrent calls have a maximum size. Calls beyond it wait, although `tool_calls_at_once` allows
-/// them.
+/// The total size of the arguments of concurrent calls is limited. Calls beyond that limit wait, although
+/// `tool_calls_at_once` allows them.
 #[test]
 fn calls_delayed_for_memory_are_delayed_again() {
     let sandbox = stepped(Language::Python, &[], |policy| {

@@ -153,7 +153,7 @@ pub struct Config {
     pub window_s: f64,
     /// The duration of one step in the timeline.
     pub step_s: f64,
-    /// Injected failure.
+    /// The injected failure, if any.
     pub failure: Option<Failure>,
     /// Maximum time to wait for a processor. Executions that would wait longer are rejected. `None` means no maximum.
     pub shed_s: Option<f64>,

@@ -12,7 +12,7 @@ pub struct Router {
     pub executing: u64,
     /// Nodes that the router considers alive.
     pub members: Vec<u32>,
-    /// For each node, `true` if it is in `members`.
+    /// `true` for each node that is in `members`, indexed by node.
     pub believed: Vec<bool>,
 }
 

@@ -263,8 +263,8 @@ async fn last_execution() -> Result<String, SandboxError> {
     output(&resume(&bytes, policy()).await?, "1").await
 }
 
-/// Fills the byte quota with event streams of 65,536 bytes each. Suspending needs 2 MiB in addition to the request, as
-/// much as 32 or 33 streams.
+/// Fills the byte quota with event streams of 65,536 bytes each. Suspending needs 2 MiB in addition to the request,
+/// which is as much as 32 or 33 streams.
 async fn held_bytes() -> Result<String, SandboxError> {
     let started = start_suspendable(ASKS, policy()).await?;
     next_call(&mut started.events()?).await;
