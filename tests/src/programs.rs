@@ -136,8 +136,8 @@ fn there(path: String, lacks: &str, line: &str) -> Result<PathBuf, String> {
     if path.is_file() { Ok(path) } else { Err(format!("{lacks}: {line}")) }
 }
 
-/// Creates a trial that needs a program. If the program is not built, the trial is ignored, and shows the command that
-/// builds the program. CI has all tools, so the trial fails there.
+/// Creates a trial that needs a program. If the program is not built, the trial is ignored and shows the command that
+/// builds it. In CI, which has all tools, the trial fails instead.
 pub fn program_trial(
     name: impl Into<String>,
     program: &str,

@@ -217,7 +217,7 @@ fn session_fuel_equals_the_library(bytes: &[u8]) -> Result<(), Failed> {
     if result == expected { Ok(()) } else { Err(format!("{result:?}, expected {expected:?}").into()) }
 }
 
-/// The component leaves running scripts and open streams behind. Dropping the store ends them.
+/// The component leaks running scripts and open streams. Dropping the store ends them.
 fn dropped_store_cancels_everything(bytes: &[u8], name: &str) -> Result<(), Failed> {
     let host = host(|_, _| {});
     let mut store = store(&host, bytes);

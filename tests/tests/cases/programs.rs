@@ -115,8 +115,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Tests that an agent exits with the error if it does not handle it. The quota allows one session, and the agents
-    /// do not handle the failure of their fork.
+    /// Tests that an agent that does not handle a sandbox error exits with the error. The quota allows one session, and
+    /// the agents do not handle the failed fork.
     fn unhandled_error_ends_the_agent(&self, bytes: &[u8]) -> Result<(), Failed> {
         let mut quotas = Quotas::default();
         quotas.sessions = 1;

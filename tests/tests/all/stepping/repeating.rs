@@ -75,7 +75,7 @@ asyncio.run(main())",
         let started = sandbox.start(request(of(language, SOURCE.0, SOURCE.1))).unwrap();
         let first = needs(&started, Vec::new());
         assert_eq!(questions(&first), ["u", "v", "w"]);
-        // The second call is answered, so another one leaves the queue.
+        // The second call is answered, so another call leaves the queue.
         let left = needs(&started, vec![reply(&first[1])]);
         assert_eq!(questions(&left), ["u", "w", "x"]);
         let resumed = resume(&sandbox, &through_bytes(&started));

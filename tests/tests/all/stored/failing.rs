@@ -1,4 +1,4 @@
-//! Tests stores that fail, sessions that cannot be saved, and which operations read the store.
+//! Tests stores that fail, sessions that cannot be saved, and the operations that read the store.
 
 use std::{
     path::Path,

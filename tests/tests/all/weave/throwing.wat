@@ -31,7 +31,7 @@
     (block $caught (result exnref) (try_table (catch_all_ref $caught) (call $endless)) (ref.null exn))
     (drop)
     (i32.const 7))
-  ;; Repeats `times`: recurses to `depth`, and catches the exception thrown there.
+  ;; Repeats `times` times: recurses to `depth`, and catches the exception thrown there.
   (func $fall (export "fall") (param $times i32) (param $depth i32) (result i32)
     (local $fallen i32)
     (loop $again

@@ -49,7 +49,7 @@ pub fn all_of(files: &Files) -> Result<BTreeMap<String, Hex>, Error> {
     Ok(files.list("**")?.into_iter().filter_map(bytes).collect())
 }
 
-/// Returns an error as a refusal. The case may expect it; otherwise the case fails. Limits are named as in policy
+/// Converts an error to a refusal. The case may expect it; otherwise the case fails. Limits are named as in policy
 /// files.
 pub fn refused(error: &Error) -> StepResult {
     StepResult::Refused(match error {
