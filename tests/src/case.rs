@@ -124,7 +124,7 @@ impl Case {
     }
 }
 
-/// Returns `true` if a runtime has this name or is a variant of it, as `python-3.15-data` is of `python-3.15`.
+/// Returns `true` if a runtime has this name or is a variant of it: `python-3.15-data` is a variant of `python-3.15`.
 #[must_use]
 pub fn is_variant_of(runtime: &str, name: &str) -> bool {
     runtime.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))

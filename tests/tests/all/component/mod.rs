@@ -17,8 +17,8 @@ use wasmtime::{
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-/// A component that executes JavaScript source and returns whether it completed, and that appends bytes to a blob and
-/// returns the blob's length.
+/// A component with two functions. One executes JavaScript source and returns `true` if it completed. The other appends
+/// bytes to a blob and returns the blob's length.
 const APP: &str = r#"(module
     (import "glovebox:sandbox/sandbox@0.2.0" "execute" (func $execute (param i32 i32)))
     (import "glovebox:sandbox/sandbox@0.2.0" "[constructor]blob" (func $blob (result i32)))

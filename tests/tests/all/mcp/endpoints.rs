@@ -54,7 +54,7 @@ impl Endpoint {
                     if let Some(response) = respond(&request) {
                         let _ = stream.write_all(response.as_bytes());
                     } else {
-                        // Returns when the client closes the connection.
+                        // Blocks until the client closes the connection.
                         let _ = stream.read_to_end(&mut Vec::new());
                     }
                 });

@@ -61,7 +61,7 @@ fn measure(language: Language, rows: &mut Map<String, Value>) -> Result<(), Box<
     Ok(())
 }
 
-/// Returns a row's policy. Rows differ only in checkpoints, which take time of their own.
+/// Returns a row's policy. Rows differ only in their checkpoint policy, because checkpoints take time.
 fn policy(checkpoints: Checkpoints) -> Policy {
     let limits = Limits { memory_bytes: Some(512 << 20), ..Limits::default() };
     let session = SessionPolicy { checkpoints: Some(checkpoints), ..SessionPolicy::default() };
