@@ -9,8 +9,8 @@ use serde::{
 
 /// A condition on a string.
 ///
-/// In a case, a condition is either a string that the text must equal, or a table of the conditions below, all of which
-/// must hold.
+/// In a case, a condition is either a string that the text must equal, or a table of the conditions below. All
+/// conditions in the table must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextMatch {
     /// The whole text.

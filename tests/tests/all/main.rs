@@ -1,5 +1,5 @@
-//! All tests of the engine, command and providers that do not need a separate process, in one program so that Wasmtime
-//! is linked only once.
+//! All tests of the engine, command and providers that do not need a separate process. They are one program, so that
+//! Wasmtime is linked only once.
 //!
 //! `cargo test --test all fuel::` runs the tests in one file. Tests that measure memory run in a child process, which
 //! is this program with the name of one test.

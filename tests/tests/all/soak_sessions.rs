@@ -1,5 +1,5 @@
-//! Tests that fuel, guest memory, recursion depth and the host's memory stay constant in twenty concurrent sessions,
-//! ten in each language, over thousands of executions.
+//! Tests that fuel, guest memory, recursion depth and the host's memory stay constant over thousands of executions in
+//! twenty concurrent sessions, ten in each language.
 //!
 //! Each session runs 250 executions by default. `GLOVEBOX_SOAK=5000` runs 100,000 executions in total.
 

@@ -19,8 +19,8 @@ impl Fleet {
         match self.config.persistence {
             Persistence::Coalesced { full_every: Some(every), .. } => {
                 let differences = f64::from(self.sessions[id as usize].unsaved) * class.delta_bytes;
-                // Spreads the size of a full state over all saves between two full saves, so that the session need not
-                // record when its last full save was.
+                // Spreads the size of a full state over all saves between two full saves. The session therefore need
+                // not record its last full save.
                 (differences + class.blob_bytes / f64::from(every)).min(class.blob_bytes)
             }
             _ => class.blob_bytes,
