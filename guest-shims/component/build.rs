@@ -2,7 +2,8 @@
 
 use std::{env, fs, io, path::Path};
 
-/// Included as a file. A build dependency on the crate would compile Wasmtime's macros a second time.
+/// The module is included as a file. A build dependency on its crate would enable more features of serde, so Cargo
+/// would compile Wasmtime's macros a second time.
 #[path = "../interpreters/src/javascript/library.rs"]
 #[allow(unreachable_pub, reason = "the module is public in its own crate")]
 mod library;

@@ -43,7 +43,7 @@ mod machine {
 fn called(status: u32, result: u64) -> CallOutcome {
     match status {
         0 => CallOutcome::Nothing,
-        // An `i32` is in the lower half of the 64-bit result.
+        // An `i32` occupies the lower half of the 64-bit result.
         1 => CallOutcome::I32(u32::try_from(result & u64::from(u32::MAX)).unwrap_or(u32::MAX)),
         2 => CallOutcome::I64(result),
         3 => CallOutcome::Unwound(match machine::unwound() {

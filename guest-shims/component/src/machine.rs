@@ -40,7 +40,7 @@ impl GuestMachine {
     }
 
     /// Turns the guest into a session's guest. Guest pages that equal pages in `pages` are shared with them. `is_known`
-    /// means that `pages` are exactly the guest's pages.
+    /// is `true` if `pages` contains exactly the guest's private pages.
     pub(crate) fn make_resident(&mut self, pages: Pages, is_known: bool) {
         self.resident = Some(ResidentMemory::new(&self.memory, &self.runtime, pages, is_known));
     }
@@ -123,7 +123,7 @@ impl Machine for GuestMachine {
     fn global(&mut self, name: &str) -> Result<u32, MachineError> {
         let global = self.global_number(name)?;
         let bits = self.memory.guests().global_get(self.memory.number(), global);
-        // An `i32` is in the lower half of the bits.
+        // An `i32` occupies the lower half of the 64 bits.
         u32::try_from(bits & u64::from(u32::MAX)).map_err(|_| MachineError::Missing(name.to_owned()))
     }
 
@@ -290,7 +290,7 @@ impl GuestMemory {
     fn clear(&self, from: u64, to: u64) {
         let mut at = from;
         while at < to {
-            // In chunks, because the length of a 4 GiB range does not fit into 32 bits.
+            // Fill the range in chunks, because the length of a 4 GiB range does not fit into 32 bits.
             let len = (to - at).min(1 << 30);
             if let (Ok(at), Ok(len)) = (u32::try_from(at), u32::try_from(len)) {
                 self.guests.memory_fill(self.number, at, 0, len);

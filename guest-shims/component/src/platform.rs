@@ -19,8 +19,8 @@ use crate::{Clocks, Reading, ToolHost, World, bindings::types};
 /// The context of a guest's current execution. The default has no clock and never stops the guest.
 pub type ExecutionCtx = glovebox_core::ExecutionCtx<ComponentPlatform>;
 
-/// Fuel in a guest's slice if there is a clock to check: about half a millisecond of work. A check takes less than a
-/// microsecond.
+/// The fuel in a guest's slice if there is a clock to check: about half a millisecond of work. A check takes less than
+/// a microsecond.
 const SLICE_FUEL: u64 = 2_000_000;
 
 /// The component's platform for one execution.
@@ -76,7 +76,7 @@ pub struct InlineRunner {
     host: Option<Rc<dyn ToolHost>>,
 }
 
-/// The handle of a running call. No value exists, because every call finishes when it is started.
+/// A handle to a running call. No value exists, because every call finishes when it is started.
 #[derive(Debug)]
 pub enum Never {}
 
@@ -134,7 +134,7 @@ impl fmt::Debug for Stopwatch {
 }
 
 impl Stopwatch {
-    /// Starts measuring.
+    /// Starts a stopwatch. `clocks` is `None` if the component has no clock.
     #[must_use]
     pub fn start(clocks: Option<Rc<dyn Clocks>>) -> Self {
         let begun = clocks.as_ref().map(|clocks| clocks.read().now).unwrap_or_default();

@@ -16,7 +16,7 @@ use crate::{
     platform::slice,
 };
 
-/// Returned by a host function to make the guest's instrumented code start unwinding its stack.
+/// The value that a host function returns to make the guest's instrumented code unwind its stack.
 pub const UNWIND: i32 = -1;
 
 struct RunningGuest {
@@ -40,8 +40,8 @@ pub(crate) fn enter<R>(memory: &GuestMemory, state: &mut Box<HostState>, call: i
     result
 }
 
-/// Runs `work` with the running guest. Returns `None` if no guest is running or its state is borrowed; neither can
-/// happen.
+/// Runs `work` with the running guest. Returns `None` if no guest is running or its state is borrowed, which cannot
+/// happen while guest code calls the host.
 fn with_running_guest<R>(work: impl FnOnce(&mut GuestMemory, &mut HostState) -> R) -> Option<R> {
     RUNNING_GUEST.with(|guest| {
         let mut guest = guest.try_borrow_mut().ok()?;

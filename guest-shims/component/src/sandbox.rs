@@ -193,7 +193,7 @@ impl Sandbox {
         world.wasi().map_err(|error| wrong(error.to_string()))
     }
 
-    /// Creates a guest with newly seeded random numbers, and with `files` in its workspace.
+    /// Creates a guest with reseeded random number generators, and with `files` in its workspace.
     pub fn guest(&self, stdin: Vec<u8>, files: &[InputFile], ctx: ExecutionCtx) -> Result<Guest, SandboxError> {
         let mut guest = self.instantiate(self.wasi(stdin, files)?, ctx)?;
         guest.reseed(self.runtime.driver())?;
@@ -313,7 +313,7 @@ impl From<ResumeError> for SandboxError {
 }
 
 impl From<DriverError> for SandboxError {
-    /// Converts a driver's error. Such an error means that the driver does not match its image: the component was woven
+    /// Converts a driver's error. The error means that the driver does not match its image: the component was woven
     /// incorrectly.
     fn from(error: DriverError) -> Self {
         Self::Unavailable(format!("the provider does not match its interpreter: {error}; weave the provider again"))

@@ -64,7 +64,7 @@ impl Started {
         !matches!(self.stage, Stage::Waiting(_))
     }
 
-    /// Runs the execution on the first call. Every call returns its result.
+    /// Runs the execution on the first call. Every call returns the result of the execution.
     pub fn advance(&mut self, answers: &[ToolAnswer]) -> Result<Step, SandboxError> {
         self.check(answers)?;
         if matches!(self.stage, Stage::Waiting(_)) {
@@ -104,8 +104,8 @@ impl Started {
         Ok(())
     }
 
-    /// Returns at most `len` bytes of a stream's retained output from `offset`, and at most the contract's maximum for
-    /// one call. Empty until the execution has run.
+    /// Returns at most `len` bytes of a stream's retained output, starting at `offset`, and at most the contract's
+    /// maximum for one call. The output is empty until the execution has run.
     #[must_use]
     pub fn read_output(&self, stream: OutputStream, offset: u64, len: u64) -> Vec<u8> {
         let Stage::Done(executed) = &self.stage else { return Vec::new() };
@@ -139,7 +139,7 @@ impl Started {
     }
 }
 
-/// Returns the error of functions for suspended executions, which wait for the caller's tools.
+/// Returns the error for operations on suspended executions, which a provider does not support.
 pub(crate) fn not_suspendable() -> SandboxError {
     SandboxError::Unsupported(
         "this provider cannot suspend a guest to wait for the caller's answers (`features.stepping` is missing)".into(),
@@ -240,7 +240,7 @@ impl Files {
         Self(snapshot)
     }
 
-    /// Lists the entries that match a pattern. Fails if there are more than a list can contain.
+    /// Lists the entries that match a pattern. Fails if more than [`MAX_LISTED_FILES`] entries match.
     pub fn list(&self, pattern: &str) -> Result<Vec<types::FileEntry>, SandboxError> {
         let entries = self.0.list(pattern).map_err(refused(pattern))?;
         if entries.len() > MAX_LISTED_FILES {
@@ -255,7 +255,7 @@ impl Files {
         Ok(self.0.stat(path).map_err(refused(path))?.into())
     }
 
-    /// Reads at most `len` bytes of a file from `offset`. The contract's maximum for one call also applies.
+    /// Reads at most `len` bytes of a file, starting at `offset`. The contract's maximum for one call also applies.
     pub fn read(&self, path: &str, offset: u64, len: u64) -> Result<Vec<u8>, SandboxError> {
         self.0.read(path, offset, Some(len.min(MAX_READ_BYTES))).map_err(refused(path))
     }
@@ -292,7 +292,7 @@ impl Blob {
         has_room
     }
 
-    /// Returns at most `len` bytes from `offset`.
+    /// Returns at most `len` bytes, starting at `offset`.
     #[must_use]
     pub fn read(&self, offset: u64, len: u64) -> Vec<u8> {
         part(&self.0, offset, len).to_vec()

@@ -158,7 +158,7 @@ pub enum UnwindReason {
     Thrown,
 }
 
-/// The bit that a host sets in the monotonic time to cancel an execution. No clock reaches it in 292 years.
+/// The bit that a host sets in the monotonic time to cancel an execution. No clock reaches this bit within 292 years.
 ///
 /// The component cannot be called while a guest runs, but it reads the clock twice per millisecond.
 #[cfg(feature = "clock")]

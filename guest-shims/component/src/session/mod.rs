@@ -57,14 +57,14 @@ impl Sessions {
 
 type ComponentSession = SessionState<ComponentBackend>;
 
-/// A handle of an interpreter that persists between executions. Clones refer to the same session.
+/// A handle to an interpreter that persists between executions. Clones refer to the same session.
 #[derive(Clone)]
 pub struct Session {
     sessions: Rc<Sessions>,
     id: Rc<str>,
     runtime: Rc<Runtime>,
     state: Rc<RefCell<ComponentSession>>,
-    /// A reference that is alive until the last started execution has run or was dropped.
+    /// A reference that is valid until the last started execution has run or is dropped.
     started: Rc<RefCell<Weak<()>>>,
 }
 

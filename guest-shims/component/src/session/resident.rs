@@ -2,7 +2,7 @@
 //!
 //! A runtime has one memory for all its guests. A session's guest stays there until another guest needs the memory, so
 //! consecutive calls to the same session copy nothing. To make room for another guest, the session is evicted: the
-//! pages that differ from the image are copied out. When the session returns, the whole memory, including any that
+//! pages that differ from the image are copied out. When the session returns, the whole memory, including memory that
 //! earlier guests added, is reset to the image, and the stored pages are copied back. A session therefore never sees
 //! another session's bytes.
 
@@ -47,7 +47,7 @@ struct SessionMemory {
 
 impl ResidentMemory {
     /// Wraps the memory of a guest that is in its runtime's memory. Guest pages that equal pages in `pages` are shared
-    /// with them. `is_known` means that `pages` are exactly the guest's pages.
+    /// with them. `is_known` is `true` if `pages` contains exactly the guest's private pages.
     pub(crate) fn new(memory: &GuestMemory, runtime: &Rc<Runtime>, pages: Pages, is_known: bool) -> Self {
         let image = Image::new(memory.clone(), runtime);
         let resident = SessionMemory { image, pages, is_known, evicted: None, reservation: None };
@@ -78,7 +78,7 @@ impl ResidentMemory {
         }
     }
 
-    /// Moves the guest into its runtime's memory for a call that may change it. `keep_pages` means that a checkpoint
+    /// Moves the guest into its runtime's memory for a call that may change it. `keep_pages` is `true` if a checkpoint
     /// shares the pages, so they are worth keeping.
     pub(super) fn enter(&self, keep_pages: bool) -> Result<(), SandboxError> {
         let (runtime, is_evicted) = {

@@ -14,7 +14,7 @@ use crate::{
 struct Space {
     fake: Rc<Fake>,
     world: World,
-    /// Shared by all sessions, as in a provider, because the runtime records which guest is in its memory.
+    /// The only runtime: all sessions share it, as in a provider, because it records which guest is in its memory.
     runtime: Rc<Runtime>,
     sessions: Rc<Sessions>,
 }
@@ -110,7 +110,7 @@ fn continuing_the_current_session_copies_no_memory() {
     let space = Space::new();
     let session = space.open_with(checkpoints(types::Checkpoints::Never, types::OnUnwind::RollBack)).unwrap();
     run(&session, "set 5000 1");
-    // Beyond the virtual size. The byte remains until another guest uses the memory.
+    // Write a byte beyond the virtual size. It remains there until another guest uses the memory.
     assert!(space.fake.memory_grow(0, 1));
     space.fake.memory_write(0, 70_000, b"x");
     run(&session, "set 5001 1");

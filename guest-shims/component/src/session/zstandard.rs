@@ -174,7 +174,7 @@ mod tests {
                     }
                 }
                 let Ok(mut frame) = Zstandard.unpack(&damaged) else { continue };
-                // Reads no more than requested, whatever size the frame claims.
+                // The decompressor returns no more than requested, regardless of the size that the frame claims.
                 let mut into = vec![0; 1 << 20];
                 let _ = frame.read_exact(&mut into);
             }

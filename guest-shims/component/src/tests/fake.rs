@@ -44,7 +44,7 @@ use crate::{
 const SOURCE_AT: u32 = 0x8000;
 /// The address of the guest's output and its `iovec`.
 const SCRATCH_AT: u32 = 0x4000;
-/// Address where the driver writes the seed.
+/// The address where the driver writes the seed.
 pub(crate) const SEED_AT: u32 = 8;
 /// The address of the soft-stop word.
 pub(crate) const SOFT_STOP_AT: u32 = 0x100;

@@ -199,7 +199,7 @@ fn deadline_stops_a_computing_guest() {
     assert!(is_out_of_time(&execution.outcome), "{:?}", execution.outcome);
     assert!(execution.interrupted.is_some(), "the soft stop comes first");
     assert!((90_000_000..101_000_000).contains(&execution.duration_ns), "{}", execution.duration_ns);
-    // A script that ignores the soft stop.
+    // This script ignores the soft stop.
     let execution = execute(&sandbox, &"burn 2000000\n".repeat(200));
     assert!(is_out_of_time(&execution.outcome) && execution.interrupted.is_none(), "{:?}", execution.outcome);
     assert_eq!(execute(&sandbox, "print on").outcome, Outcome::Completed, "usable after");

@@ -95,7 +95,7 @@ fn guests_leave_no_data_to_the_next() {
     expected[IMAGE_AT as usize..][..IMAGE.len()].copy_from_slice(&IMAGE);
     expected[SEED_AT as usize..][..8].copy_from_slice(&seeded[SEED_AT as usize..][..8]);
     assert_eq!(seeded, expected, "the image with a new seed");
-    // Bytes everywhere, even beyond the virtual size.
+    // Fill the guest's whole memory, even beyond the virtual size.
     execute(&sandbox, "grow 5\nfill 1024 115");
     fake.global_set(0, 0, 12);
     assert!(fake.memory_grow(0, 3));
