@@ -86,7 +86,7 @@ pub enum Refusal {
     Driver(DriverError),
 }
 
-/// The reason why any call into a guest failed.
+/// The reason why a call into a guest failed.
 enum CallError {
     Guest(Outcome, GuestState),
     Driver(DriverError),
@@ -188,8 +188,8 @@ impl Usage<'_> {
         }
     }
 
-    /// Returns the outcome of a script that ended after a soft stop. A hard stop for the same reason differs at most in
-    /// the reported time.
+    /// Returns the outcome of a script that ended after a soft stop. The outcome of a hard stop for the same reason
+    /// differs at most in the reported time.
     fn interrupted(&self, interrupt: Interrupt) -> Outcome {
         match interrupt {
             Interrupt::Fuel => exhausted(Resource::Fuel, self.fuel_limit, self.fuel_limit),

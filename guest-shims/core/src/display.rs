@@ -99,7 +99,7 @@ impl Display {
 }
 
 impl From<CapturedDisplays> for Displays {
-    /// Counts an invalid message as dropped. No driver writes such a message, so the guest made it up.
+    /// Counts an invalid message as dropped. No driver writes invalid messages, so the guest has forged the message.
     fn from(CapturedDisplays { messages, mut dropped }: CapturedDisplays) -> Self {
         let mut retained = Vec::new();
         for message in messages {
@@ -112,7 +112,7 @@ impl From<CapturedDisplays> for Displays {
     }
 }
 
-/// Returns whether a media type is textual. All such types use UTF-8, explicitly or by default (RFC 6838, section
+/// Returns whether a media type is textual. All textual types use UTF-8, explicitly or by default (RFC 6838, section
 /// 4.2.1; RFC 6839 for suffixes).
 #[must_use]
 pub fn is_text(media_type: &str) -> bool {
@@ -122,7 +122,7 @@ pub fn is_text(media_type: &str) -> bool {
         || ["application/json", "application/javascript", "application/xml"].contains(&media_type)
 }
 
-/// Parses a media type by the naming rules of RFC 6838. Returns it in lower case.
+/// Parses a media type according to the naming rules of RFC 6838. Returns it in lower case.
 fn media_type(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_MEDIA_TYPE_BYTES)?.to_ascii_lowercase();
     let is_name = |name: &str| {

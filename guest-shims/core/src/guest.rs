@@ -1,5 +1,5 @@
-//! A guest, which is an instance of a prepared image or of a plain command, and all calls into it. Also the environment
-//! in which an image boots and its instances resume.
+//! A guest, which is an instance of a prepared image or of a plain command, with all calls into it. Also the WASI
+//! environment in which an image boots and its instances resume.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ pub struct ImageDriver<'a> {
     pub anchors: &'a Anchors,
 }
 
-/// An instance, with the operations that a guest needs beyond the driver's.
+/// An instance, with the operations that a guest needs in addition to those of [`Machine`].
 pub trait GuestMachine: Machine {
     /// The platform of the instance's executions.
     type Platform: Platform;
@@ -37,7 +37,7 @@ pub trait GuestMachine: Machine {
     /// Sets the remaining fuel before a call.
     fn set_fuel(&mut self, fuel: u64) -> Result<(), MachineError>;
 
-    /// Writes pages into the memory of the image's new instance. Returns `false` if a page is beyond the end of
+    /// Writes pages to the memory of a new instance of the image. Returns `false` if a page is beyond the end of
     /// memory.
     fn write_pages(&mut self, pages: &Pages) -> bool {
         pages.write_with(|at, page| self.write(at, page).is_ok())
@@ -79,7 +79,7 @@ impl<M: GuestMachine> Guest<M> {
         Self { machine, fuel_limit: limits.fuel }
     }
 
-    /// Reseeds the random numbers of a new instance. No script is charged for the fuel.
+    /// Reseeds the random number generators of a new instance. No script is charged for the fuel.
     ///
     /// # Errors
     /// Fails if the guest stops, or does not match its driver.
@@ -209,7 +209,7 @@ impl<M: GuestMachine> Guest<M> {
     }
 
     /// Takes an execution's output and ends its tool calls. `printed` replaces the guest's standard error. If a limit
-    /// ended the script, adds a last line to standard error that names the limit.
+    /// ended the script, appends a line to standard error that names the limit.
     pub fn written(&mut self, outcome: &Outcome, limits: &Limits, printed: Option<CapturedStream>) -> CollectedOutput {
         let GuestHost { wasi, ctx, .. } = self.machine.host_mut();
         let (duration, tool_calls) = (ctx.duration(), ctx.end_tools());
@@ -369,7 +369,8 @@ pub struct GuestWorld<'a> {
     /// The arguments of a plain command. Empty for an image: its libc retains the arguments of its boot, and the driver
     /// passes a script's arguments to the interpreter.
     pub args: Vec<String>,
-    /// The environment variables of a plain command. Empty for an image, for the same reason.
+    /// The environment variables of a plain command. Empty for an image, like `args`: the driver passes a script's
+    /// variables to the interpreter.
     pub env: Vec<(String, String)>,
     /// The file system.
     pub vfs: Vfs,

@@ -100,7 +100,7 @@ impl<M: LinearMemory + ?Sized, P: Platform> Host for CallHost<'_, M, P> {
         if self.fuel_left == 0 {
             return Err(Stop::OutOfFuel);
         }
-        // Otherwise only guest code checks the clock, but a single call can fill or copy gigabytes.
+        // Guest code checks the clock between host calls, but a single host call can fill or copy gigabytes.
         self.unchecked = self.unchecked.saturating_add(fuel);
         if self.unchecked < FUEL_BETWEEN_LOOKS {
             return Ok(());

@@ -1,12 +1,11 @@
-//! The journal of an execution: everything nondeterministic that the guest receives from outside, in order. If the
-//! guest starts in the same state and receives the same entries, it repeats the execution exactly, down to the unit of
-//! fuel.
+//! The journal of an execution: the guest's nondeterministic inputs, in order. If a guest starts in the same state and
+//! receives the same entries, it repeats the execution exactly, down to the unit of fuel.
 //!
-//! An execution is suspended at a point where it waits for its caller's answers. To resume it, another guest repeats
-//! it with the journal up to that point ([`Journal::replay`]), without calling tools, and then continues. The journal
-//! continues as well, so a resumed execution can be suspended again.
+//! An execution is suspended at a point where it waits for its caller's answers. To resume the execution, another guest
+//! replays the journal up to that point ([`Journal::replay`]), without calling tools, and then continues. The journal
+//! also continues, so a resumed execution can be suspended again.
 //!
-//! The journal of an execution that has ended repeats the whole execution ([`Journal::whole`]).
+//! After an execution has ended, its journal can be used to replay the whole execution ([`Journal::whole`]).
 
 use std::time::Duration;
 
@@ -17,13 +16,13 @@ use crate::{Limits, tools::Answer};
 /// The maximum size of a journal, in bytes. [`Limits::journal_bytes`] can lower it.
 pub const JOURNAL_BYTES: u64 = Limits::MAX_JOURNAL_BYTES;
 
-/// The size of an entry that counts in addition to its texts, in bytes.
+/// The size that is counted for each entry in addition to its content, in bytes.
 const ENTRY_BYTES: u64 = 16;
 
-/// The maximum number of entries in a journal, and of calls of an execution that can be suspended.
+/// The maximum number of entries in a journal, and of calls in a suspendable execution.
 pub const MAX_ENTRIES: usize = 1 << 16;
 
-/// A value or an event that the guest received from outside.
+/// An input of the guest: a value or an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JournalEntry {
     /// A reading of the wall clock, in nanoseconds since 1970.
@@ -55,8 +54,8 @@ pub struct CallEnded {
     pub is_counted: bool,
     /// The time of the end, relative to the start of the execution and without suspensions.
     pub ended: Duration,
-    /// The number of earlier replies that answered a message directly, not through the end of a call. A replay ends
-    /// the call after as many such replies, so that all replies have the same order.
+    /// The number of earlier replies that answered a message directly, without a call. A replay ends the call after the
+    /// same number of these replies, so that the order of all replies is preserved.
     pub own_replies: u64,
 }
 
@@ -73,14 +72,14 @@ impl JournalEntry {
     }
 }
 
-/// The state of an execution at the point where it was suspended. A repeated execution must reach the same state.
+/// The state of an execution at the point where it was suspended. A replayed execution must reach the same state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SuspendedAt {
     /// The fuel used so far.
     pub fuel_used: u64,
     /// The number of bytes written to standard output and standard error.
     pub output_bytes: [u64; 2],
-    /// The time that the execution has taken, without suspensions.
+    /// The duration of the execution, without suspensions.
     pub elapsed: Duration,
     /// The monotonic clock, in nanoseconds since its value when the execution started.
     pub monotonic_ns: u64,
@@ -138,16 +137,16 @@ pub enum SuspendRefusal {
     HandlerRuns,
 }
 
-/// Records what a guest receives from outside, or repeats a recording.
+/// A recorder of a guest's inputs, or a recording that is being replayed.
 #[derive(Debug)]
 pub struct Journal {
     /// `None` if the journal would exceed its maximum size.
     entries: Option<Vec<JournalEntry>>,
     bytes: u64,
     max_bytes: u64,
-    /// The position of the next entry to repeat. While recording, the number of entries.
+    /// The position of the next entry to replay. While recording, the number of entries.
     repeated: usize,
-    /// The state that the repeated execution must reach; `None` while recording.
+    /// The state that the replayed execution must reach; `None` while recording.
     until: Option<SuspendedAt>,
     /// `true` if the recorded execution has ended. Nothing follows its last entry.
     is_whole: bool,
@@ -160,7 +159,7 @@ pub struct Journal {
     pub(crate) origin_ns: u64,
     /// `true` once the execution has been suspended.
     pub(crate) is_suspended: bool,
-    /// The time that repeating took. It does not count as the execution's time.
+    /// The duration of the replay. It does not count towards the execution's time.
     pub(crate) repeating: Duration,
 }
 
@@ -197,7 +196,7 @@ impl Journal {
         Self { origin_ns, ..self }
     }
 
-    /// Repeats a recording, and then continues it.
+    /// Creates a journal that replays a recording and then continues it.
     #[must_use]
     pub fn replay(recording: Recording) -> Self {
         let Recording { entries, at } = recording;
@@ -205,30 +204,30 @@ impl Journal {
         Self { entries: Some(entries), bytes, until: Some(at), ..Self::record() }
     }
 
-    /// Repeats the recording of an execution that has ended. The execution never continues with new values.
+    /// Marks the recording as that of an execution that has ended. The replay never continues with new values.
     #[must_use]
     pub fn whole(self) -> Self {
         Self { is_whole: true, ..self }
     }
 
-    /// Returns `true` if the repeated execution ends with its recording.
+    /// Returns `true` if the replayed execution must end where its recording ends.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// Returns `true` if an entry has not been repeated. Ends of calls do not count: a script can end without reading
+    /// Returns `true` if an entry has not been replayed. Ends of calls do not count: a script can end without reading
     /// the replies.
     pub(crate) fn has_unreceived(&self) -> bool {
         let mut rest = self.entries.iter().flatten().skip(self.repeated);
         rest.any(|entry| !matches!(entry, JournalEntry::CallEnded(_)))
     }
 
-    /// Returns the state that the repeated execution must reach; `None` while recording.
+    /// Returns the state that the replayed execution must reach; `None` while recording.
     pub(crate) fn until(&self) -> Option<&SuspendedAt> {
         self.until.as_ref()
     }
 
-    /// Returns `true` while the execution is being repeated.
+    /// Returns `true` while a recording is being replayed.
     pub(crate) fn is_repeating(&self) -> bool {
         self.until.is_some()
     }
@@ -238,7 +237,7 @@ impl Journal {
         self.difference.as_deref()
     }
 
-    /// Notes a difference from the recording. Only the first one is retained.
+    /// Notes a difference from the recording. Only the first difference is retained.
     pub(crate) fn differ(&mut self, what: impl Into<String>) {
         self.difference.get_or_insert_with(|| what.into());
     }
@@ -267,7 +266,7 @@ impl Journal {
         }
     }
 
-    /// Returns the next entry to repeat; `None` at the end of the recording.
+    /// Returns the next entry to replay; `None` at the end of the recording.
     pub(crate) fn next(&self) -> Option<&JournalEntry> {
         self.entries.as_ref()?.get(self.repeated)
     }
@@ -277,7 +276,7 @@ impl Journal {
         self.repeated += 1;
     }
 
-    /// Repeats an entry of the type that `pick` accepts. Without such an entry, notes a difference and returns `None`.
+    /// Replays the next entry if `pick` accepts it. Otherwise, notes a difference and returns `None`.
     pub(crate) fn repeat<T>(&mut self, what: &str, pick: impl FnOnce(&JournalEntry) -> Option<T>) -> Option<T> {
         let picked = self.next().and_then(pick);
         match picked {
@@ -315,8 +314,8 @@ impl Journal {
         self.repeating = repeating;
     }
 
-    /// Returns the recording up to now, or the reason why the execution cannot be suspended. `elapsed` includes the time
-    /// of a replay.
+    /// Returns the recording up to now, or the reason why the execution cannot be suspended. `elapsed` includes the
+    /// duration of a replay.
     pub(crate) fn suspend(
         &mut self,
         fuel_left: u64,
@@ -325,7 +324,7 @@ impl Journal {
         calls: SuspendedCalls,
     ) -> Result<Recording, SuspendRefusal> {
         let fuel_used = self.fuel_used(fuel_left);
-        // A resumed execution can exceed its limit from the start.
+        // The recording of a resumed execution may already exceed the limit.
         if calls.times.len() > MAX_ENTRIES || self.bytes > self.max_bytes {
             return Err(SuspendRefusal::JournalFull);
         }

@@ -74,7 +74,7 @@ pub(crate) fn raw(text: &str) -> Option<&RawValue> {
 }
 
 /// Removes whitespace from `text`, from which `value` was parsed. Keeps the digits and the key order, which a [`Value`]
-/// loses. Returns `None` if `text` repeats a key, because readers could see different members.
+/// loses. Returns `None` if `text` repeats a key, because parsers differ in which of the members they return.
 pub(crate) fn exact_text(text: &str, value: &Value) -> Option<String> {
     let (exact, members) = without_spaces(text);
     (members == count_members(value)).then_some(exact)

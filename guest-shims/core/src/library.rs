@@ -130,7 +130,7 @@ pub trait StandardFiles: Send + Sync + 'static {
     /// A file next to the archive.
     type File;
 
-    /// Reads bytes of the archive. The requested range is within the archive. Returns the number of bytes read.
+    /// Reads bytes from the archive. The requested range is within the archive. Returns the number of bytes read.
     ///
     /// # Errors
     /// Fails if the archive is unavailable. The guest then receives the error `io`.
@@ -146,7 +146,7 @@ pub trait StandardFiles: Send + Sync + 'static {
     /// Returns the length of a file next to the archive, in bytes.
     fn len_of(&self, file: &Self::File) -> u64;
 
-    /// Reads bytes of a file next to the archive. The requested range is within the file. Returns the number of bytes
+    /// Reads bytes from a file next to the archive. The requested range is within the file. Returns the number of bytes
     /// read.
     ///
     /// # Errors
@@ -167,7 +167,7 @@ impl LibraryMount {
     /// Creates a library mount with its archive at `guest_path`. All other files are in the directories `beside`, whose
     /// paths are relative to the archive's directory. These directories can be nested.
     pub fn new<F: StandardFiles>(guest_path: &str, archive_bytes: u64, beside: &[&str], files: F) -> Self {
-        // Preparing the runtime has checked that the path contains a directory.
+        // When the runtime was prepared, the path was checked to contain a directory.
         let (directory, name) = guest_path.rsplit_once('/').unwrap_or(("/", guest_path));
         let beside = beside.iter().map(|directory| (*directory).to_owned()).collect();
         let source = StandardLibrary { name: name.to_owned(), archive_bytes, beside, files };
@@ -202,7 +202,7 @@ fn standard_stat(kind: FileKind, size_bytes: u64, path: &str) -> SourceStat {
 }
 
 impl<F: StandardFiles> StandardLibrary<F> {
-    /// Returns the files of each directory next to the archive that contains `path` or equals it.
+    /// Returns the files of each directory next to the archive that equals or contains `path`.
     fn files_at(&self, path: &str) -> impl Iterator<Item = Result<&BTreeMap<String, F::File>, SourceError>> {
         let directories = self.beside.iter().filter(move |directory| is_in(path, directory));
         directories.map(|directory| self.files.beside(directory))
@@ -261,7 +261,7 @@ impl<F: StandardFiles> MountSource for StandardLibrary<F> {
         let size_bytes = if path == self.name {
             Some(self.archive_bytes)
         } else if self.leads_to_files(path) {
-            // Known to be a directory. Looking for a file would read the files next to the archive.
+            // The path is a directory. Searching for a file would read all files next to the archive.
             None
         } else {
             self.file(path)?.map(|file| self.files.len_of(file))

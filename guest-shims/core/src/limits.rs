@@ -27,8 +27,7 @@ pub struct Limits {
     ///
     /// On a typical machine (2026), interpreters use 6 to 18 billion units per second, and at most 29 billion in long
     /// multiplications and copies. With the defaults, `timeout_ms` is therefore reached first. Fuel bounds the work on
-    /// faster machines, and under a provider without a clock. Set it lower for results that do not depend on the
-    /// machine.
+    /// faster machines, and in a provider without a clock. Set it lower for results that do not depend on the machine.
     pub fuel: u64,
     /// Fuel reserved for the soft limit, as part of `fuel`. Default: 100 million (about 10 ms of work), and at most a
     /// tenth of `fuel`. When only the reserve is left, the script receives an exception: `KeyboardInterrupt` in Python,
@@ -62,8 +61,8 @@ pub struct Limits {
     /// the guest's write succeeds.
     pub stderr_bytes: u64,
     /// Maximum total size of retained displays, such as pictures passed to `display`, in bytes and with all their
-    /// forms. Default: 8 MiB. A display that does not fit is dropped as a whole and counted, and so are all later ones;
-    /// the script continues. At most 1,000 displays are retained.
+    /// forms. Default: 8 MiB. A display that does not fit is dropped as a whole and counted, and so are all later
+    /// displays; the script continues. At most 1,000 displays are retained.
     pub display_bytes: u64,
     /// Maximum size of the source text, in bytes. Default: 1 MiB. A larger source is rejected before anything runs.
     pub source_bytes: u64,
@@ -94,9 +93,9 @@ pub struct Limits {
     /// Maximum total size of arguments, results and messages in the record of an execution's tool calls, in bytes.
     /// Default: 1 MiB. Beyond the limit, only names, times and the kinds of outcomes are recorded.
     pub tool_record_bytes: u64,
-    /// Maximum size of an execution's journal, in bytes: everything that a suspendable or recorded execution receives from
-    /// outside, with 16 bytes more for each value. Default and maximum: 1 MiB. Beyond the limit, the execution continues,
-    /// but can no longer be suspended, and has no recording. Components cannot set this limit.
+    /// Maximum size of an execution's journal, in bytes. The journal contains all inputs of a suspendable or recorded
+    /// execution, and counts 16 bytes more for each of them. Default and maximum: 1 MiB. Beyond the limit, the
+    /// execution continues, but can no longer be suspended, and has no recording. Components cannot set this limit.
     pub journal_bytes: u64,
     /// Maximum size of the file that stores an execution's globals, in bytes, if the policy persists them. Default: 1
     /// MiB. If the globals exceed the limit, the largest are omitted until the others fit, and a line on standard error

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::{session::Reservation, tools::ToolMemory};
 
-/// Bytes of the limit that linear memory cannot use, so that a guest without free memory can still report an error.
+/// The part of the limit that linear memory cannot use, in bytes, so that a guest without free memory can still report
+/// an error.
 pub(crate) const OUTPUT_RESERVE_BYTES: u64 = 256 << 10;
 
 /// Maximum charge for an image, in bytes. A small script modifies less of its image.
@@ -32,7 +33,7 @@ impl MemoryLimit {
         image_bytes.min(IMAGE_BYTES)
     }
 
-    /// Returns the counted bytes of a linear memory of `linear_bytes`.
+    /// Returns the number of bytes that count towards the limit in a linear memory of `linear_bytes`.
     #[must_use]
     pub fn counted(&self, linear_bytes: u64) -> u64 {
         linear_bytes.saturating_sub(self.spare_bytes)
@@ -149,7 +150,7 @@ impl MemoryLimiter {
         self.tools.set_room(self.limit.bytes.saturating_sub(self.linear_bytes().saturating_add(bytes)));
     }
 
-    /// Updates the peak.
+    /// Raises the peak to the current total, if the total is higher.
     pub fn see_peak(&mut self) {
         self.peak_bytes = self.peak_bytes.max(self.sum_bytes());
     }

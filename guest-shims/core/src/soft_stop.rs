@@ -2,7 +2,7 @@
 //!
 //! Before a script runs, the driver returns words for the guest's memory that make the interpreter raise an exception
 //! at its next check. The host writes them at most once per execution: when only the reserve of fuel or time is left,
-//! or when the execution is cancelled. A script can ignore the exception, so only the hard stop is a guarantee.
+//! or when the execution is cancelled. A script can ignore the exception, so only the hard stop is guaranteed.
 //!
 //! Times are relative to the start of the execution.
 
@@ -50,8 +50,9 @@ impl SoftStop {
         Self { fuel_reserve, time_reserve, ..Self::default() }
     }
 
-    /// Creates the soft stop of an execution with `fuel` units of fuel, with the reserves from its limits. Repeatable
-    /// executions have no fuel reserve, because the host would notice the low fuel at a different point in each run.
+    /// Creates the soft stop of an execution that has `fuel` units of fuel. The reserves come from its limits.
+    /// Repeatable executions have no fuel reserve, because the host would notice the low fuel at a different point in
+    /// each run.
     #[must_use]
     pub fn within(limits: &Limits, fuel: u64, is_repeatable: bool) -> Self {
         let fuel_reserve = if is_repeatable { 0 } else { limits.fuel_reserve_of(fuel) };
@@ -115,7 +116,7 @@ impl SoftStop {
         self.grace.or_else(soft).map_or(deadline, |at| at.min(deadline))
     }
 
-    /// Returns whether the guest has yet to see a pending interrupt. Such a guest must not wait.
+    /// Returns whether an interrupt is pending that the guest has not seen yet. If so, the guest must not wait.
     #[must_use]
     pub fn is_unread(&self, memory: &(impl LinearMemory + ?Sized)) -> bool {
         let pokes = self.requested.and_then(|interrupt| self.pokes(interrupt));

@@ -5,8 +5,8 @@
 /// Implements the conversions between this crate's types and a generated module, which is given by its path:
 /// `contract_conversions!(crate::bindings::types)`.
 ///
-/// Every backend generates its own types, with equal fields and cases. The macro expands in the backend's crate,
-/// because only there are these types local.
+/// Every backend generates its own types, with the same fields and cases as this crate's types. The macro expands in
+/// the backend's crate, because the generated types are local only there.
 #[macro_export]
 macro_rules! contract_conversions {
     ($($types:tt)::+) => {
@@ -105,7 +105,7 @@ macro_rules! contract_cases {
 macro_rules! contract_errors {
     () => {
         impl types::SandboxError {
-            /// Returns the error for a file operation that failed on this path or pattern.
+            /// Returns the error for a failed file operation on this path or pattern.
             pub(crate) fn from_file(kind: types::FileError, path: &str, message: String) -> Self {
                 Self::File(types::FileFailure { kind, path: contract::quoted(path).to_owned(), message })
             }
@@ -234,7 +234,7 @@ macro_rules! contract_results {
                     version,
                     prepared,
                     image_sha256,
-                    // Always fuel: the contract has no choice of metering.
+                    // Always `Metering::Fuel`, because the contract offers no choice of metering.
                     metering: _,
                     // The contract reports these totals in `output.total-bytes`.
                     stdout_total_bytes: _,

@@ -37,7 +37,7 @@ const MAX_VARIABLE_NAME_BYTES: usize = 4_096;
 #[error("{0}")]
 pub struct InvalidArgument(pub String);
 
-/// Returns at most `len` bytes from `offset`, and never more than [`MAX_READ_BYTES`].
+/// Returns up to `len` bytes of `bytes`, starting at `offset`, and never more than [`MAX_READ_BYTES`].
 #[must_use]
 pub fn part(bytes: &[u8], offset: u64, len: u64) -> &[u8] {
     let at = |position: u64| usize::try_from(position).unwrap_or(usize::MAX).min(bytes.len());
@@ -79,7 +79,7 @@ pub fn check_variable_name(name: &str) -> Result<(), InvalidArgument> {
     Ok(())
 }
 
-/// Rejects text that is not JSON. Does not build values, because a few bytes of text can become many bytes of values.
+/// Rejects text that is not JSON. Does not build values, because they can take many times the size of the text.
 pub fn check_json(argument: &str, text: &str) -> Result<(), InvalidArgument> {
     let wrong = |error| InvalidArgument(format!("`{argument}` is not JSON: {error}"));
     serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(wrong)
@@ -96,7 +96,7 @@ pub fn refused_file(path: &str, reason: &dyn Display) -> InvalidArgument {
     InvalidArgument(format!("`files`: `{}`: {reason}", quoted(path)))
 }
 
-/// Returns the message for a pattern that matches more than [`MAX_LISTED_FILES`].
+/// Returns the message for a pattern that matches more than [`MAX_LISTED_FILES`] files.
 #[must_use]
 pub fn too_many_files(count: usize) -> String {
     format!("{count} files match; the maximum for a list is {MAX_LISTED_FILES}; use a narrower pattern")

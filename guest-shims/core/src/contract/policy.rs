@@ -80,7 +80,7 @@ impl PolicyRefusal {
 }
 
 impl ContractPolicy {
-    /// Returns whether equal requests have equal executions, including the fuel that they use.
+    /// Returns whether equal requests always run identically, including the fuel that they use.
     #[must_use]
     pub fn is_repeatable(&self) -> bool {
         self.clock.is_repeatable() && self.entropy.is_repeatable()
@@ -194,8 +194,7 @@ macro_rules! contract_policy {
     };
 }
 
-/// Builds limits from a request, with the grant's defaults for omitted limits. Fails if the grant does not allow a
-/// limit.
+/// Builds limits from a request, with the grant's defaults for omitted limits. Fails if a limit exceeds the grant.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! limits_from_wit {

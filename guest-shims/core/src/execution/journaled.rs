@@ -1,5 +1,4 @@
-//! The values that an execution receives from outside. With a journal, they are recorded or repeated. Otherwise, they come
-//! from the platform.
+//! The inputs of an execution. With a journal, they are recorded or replayed. Otherwise, they come from the platform.
 
 use std::{mem, time::Duration};
 
@@ -20,22 +19,23 @@ impl<P: Platform> ExecutionCtx<P> {
         }
     }
 
-    /// Returns the time that the execution has taken, without the replay of a recording.
+    /// Returns the duration of the execution, without the duration of a replay.
     pub(crate) fn duration(&self) -> Duration {
         let repeating = self.journal.as_ref().map_or(Duration::ZERO, |journal| journal.repeating);
         self.elapsed().saturating_sub(repeating)
     }
 
-    /// Returns `true` while a recording is repeated.
+    /// Returns `true` while a recording is being replayed.
     pub(crate) fn is_repeating(&self) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.is_repeating())
     }
 
-    /// Repeats an entry that `pick` accepts. Returns `None` if the guest must receive a new value instead.
+    /// Replays an entry that `pick` accepts. Returns `None` if the guest must receive a new value instead.
     fn repeat<T: Default>(&mut self, what: &str, pick: impl FnOnce(&JournalEntry) -> Option<T>) -> Option<T> {
         self.repeat_ended_calls();
         let journal = self.journal.as_mut().filter(|journal| journal.is_repeating())?;
-        // After a difference, the execution ends at the next deadline check. The value does not matter until then.
+        // If the execution differs from the recording, it ends at the next deadline check, so the value does not
+        // matter.
         Some(journal.repeat(what, pick).unwrap_or_default())
     }
 
@@ -136,7 +136,7 @@ impl<P: Platform> ExecutionCtx<P> {
         self.held_stderr = Some(Vec::new());
     }
 
-    /// Passes on the output to standard error that was held back, or discards it.
+    /// Releases the held-back output to standard error, or discards it.
     pub(crate) fn release_stderr(&mut self, is_discarded: bool) {
         let held = self.held_stderr.take().unwrap_or_default();
         if !is_discarded && !held.is_empty() {
@@ -144,7 +144,7 @@ impl<P: Platform> ExecutionCtx<P> {
         }
     }
 
-    /// Records the calls that have ended. Fails if the execution differs from the recording that it repeats.
+    /// Records the calls that have ended. Fails if the execution differs from the recording that it replays.
     pub(super) fn journal_calls(&mut self) -> Result<(), Stop> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         if let Some(difference) = journal.difference() {
@@ -159,7 +159,8 @@ impl<P: Platform> ExecutionCtx<P> {
         Ok(())
     }
 
-    /// Repeats the ends of calls up to the next other entry or the first call that the script has not made yet.
+    /// Replays the ends of calls, up to the next entry of another type or the first call that the script has not made
+    /// yet.
     pub(super) fn repeat_ended_calls(&mut self) {
         let (Some(journal), Some(tools)) = (&mut self.journal, &mut self.tools) else { return };
         if !journal.is_repeating() {
@@ -173,7 +174,7 @@ impl<P: Platform> ExecutionCtx<P> {
         }
     }
 
-    /// Repeats a read from the tool device. Returns `None` at the end of the recording, where the execution continues.
+    /// Replays a read from the tool device. Returns `None` at the end of the recording, where the execution continues.
     pub(super) fn repeat_receive(&mut self, fuel_left: u64) -> Result<Option<Option<String>>, Stop> {
         if !self.is_repeating() {
             return Ok(None);
@@ -188,8 +189,8 @@ impl<P: Platform> ExecutionCtx<P> {
             return Ok(None);
         }
         let reply = if let Received::Reply(reply) = tools.take() { Some(reply) } else { None };
-        // After a reply was taken, queued calls start, and some of them fail immediately. The journal contains the ends
-        // of these calls before the read.
+        // Taking a reply starts queued calls, and some of them fail immediately. The journal contains the ends of these
+        // calls before the read.
         self.repeat_ended_calls();
         let Some(journal) = &mut self.journal else { return Ok(None) };
         let pick = |entry: &JournalEntry| if let JournalEntry::Received(some) = entry { Some(*some) } else { None };
@@ -201,19 +202,19 @@ impl<P: Platform> ExecutionCtx<P> {
         Ok(Some(reply))
     }
 
-    /// Returns `true` if the execution ended because it was suspended, or while it repeated the recording of an execution
-    /// that continues. The guest must not run again.
+    /// Returns `true` if the execution was suspended, or if it ended while it replayed the recording of a suspended
+    /// execution. The guest must not run again.
     pub(crate) fn is_abandoned(&self) -> bool {
         let is_over = |journal: &Journal| journal.is_suspended || (journal.is_repeating() && !journal.is_whole());
         self.journal.as_deref().is_some_and(is_over)
     }
 
-    /// Returns `true` if the execution ended because it was suspended.
+    /// Returns `true` if the execution was suspended.
     pub(crate) fn is_suspended(&self) -> bool {
         self.journal.as_deref().is_some_and(|journal| journal.is_suspended)
     }
 
-    /// Returns `true` if a replay has ended since the last call.
+    /// Returns `true` if a replay has ended since this method was last called.
     pub(crate) fn take_continued(&mut self) -> bool {
         mem::take(&mut self.has_continued)
     }
@@ -232,7 +233,7 @@ impl<P: Platform> ExecutionCtx<P> {
     }
 
     /// Ends the journal of a script that has ended. Returns the recording, or the reason why the execution cannot be
-    /// repeated. Returns `None` if the execution has no journal, or repeats a recording.
+    /// replayed. Returns `None` if the execution has no journal, or replays a recording.
     pub fn end_journal(&mut self, fuel_used: u64) -> Option<Result<Recording, SuspendRefusal>> {
         let elapsed = self.duration();
         let journal = self.journal.as_mut().filter(|journal| !journal.is_repeating())?;
@@ -243,7 +244,7 @@ impl<P: Platform> ExecutionCtx<P> {
         Some(journal.finish(fuel_used, elapsed).ok_or(SuspendRefusal::JournalFull))
     }
 
-    /// Returns `true` if the execution repeats a recording and has not received everything that it contains.
+    /// Returns `true` if the execution replays a recording and has not received all of its values.
     pub fn has_unreceived(&mut self) -> bool {
         self.repeat_ended_calls();
         self.journal.as_ref().is_some_and(|journal| journal.is_repeating() && journal.has_unreceived())
@@ -265,7 +266,8 @@ impl<P: Platform> ExecutionCtx<P> {
         }
     }
 
-    /// Ends the execution if the platform wants to suspend it and this is possible.
+    /// Suspends the execution if the platform requests a suspension and the execution allows it. A suspended execution
+    /// ends with `Stop::Cancelled`.
     pub(super) fn suspend_if_wanted(&mut self, fuel_left: u64) -> Result<(), Stop> {
         if self.journal.is_none() || !self.platform.wants_suspension() {
             return Ok(());

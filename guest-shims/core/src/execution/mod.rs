@@ -13,7 +13,7 @@ use crate::{
     tools::{Received, ToolCalls, ToolMemory, ToolRecord, ToolRunner},
 };
 
-/// The time and the outside world of an execution, provided by the platform.
+/// The clock, the inputs and the outputs of an execution, provided by the platform.
 pub trait Platform: Sized {
     /// The platform's stopwatch.
     type Watch: Watch;
@@ -51,7 +51,7 @@ pub trait Platform: Sized {
         Ok(None)
     }
 
-    /// Drops the source of standard input, which the guest had read before a suspension.
+    /// Drops the source of standard input. Called during a replay: the guest had read the input before the suspension.
     fn skip_stdin(&mut self) {}
 
     /// Returns the fuel that the execution may use, at most the policy's `allowed` fuel.
@@ -81,7 +81,7 @@ pub trait Platform: Sized {
     /// Receives the result of a suspension that has begun. Without an error, the execution ends.
     fn suspended(&self, _recording: Result<Recording, SuspendRefusal>) {}
 
-    /// Called when an execution differs from the recording that it repeats. The execution ends.
+    /// Called when an execution differs from the recording that it replays. The execution ends.
     fn on_difference(&self, _difference: &str) {}
 }
 
@@ -99,7 +99,7 @@ pub struct Moment {
 pub enum WakeReason {
     /// The wait reached its deadline, or its condition holds.
     Due,
-    /// The guest has received a soft stop and must run to see it.
+    /// A soft stop was delivered. The guest must run to handle it.
     Interrupted,
 }
 
@@ -116,7 +116,7 @@ pub struct ExecutionCtx<P: Platform> {
     soft: SoftStop,
     tools: Option<ToolCalls<P::Tools>>,
     journal: Option<Box<Journal>>,
-    /// The time by which the timeouts are extended while a recording is repeated.
+    /// The time by which the timeouts are extended during a replay.
     extension: Duration,
     /// The time by which the guest's monotonic clock is ahead of `made`, because it continued from a suspension.
     ahead: Duration,
@@ -190,11 +190,11 @@ impl<P: Platform> ExecutionCtx<P> {
         Self { tools: Some(tools), ..self }
     }
 
-    /// Records the execution in a journal, or repeats a recording. Call this after [`with_tools`](Self::with_tools).
+    /// Records the execution in a journal, or replays a recording. Call this after [`with_tools`](Self::with_tools).
     #[must_use]
     pub fn with_journal(mut self, journal: Journal) -> Self {
         if journal.is_repeating() {
-            // Repeating takes about as long as the execution so far, and does not count as its time.
+            // A replay takes about as long as the recorded execution, and does not count towards the timeout.
             self.extension = self.timeout;
             self.timeout = self.timeout.saturating_add(self.extension);
         }
@@ -224,7 +224,7 @@ impl<P: Platform> ExecutionCtx<P> {
     /// Ends the tool calls and returns their records. Abandons calls that are still running. Drops the journal.
     pub fn end_tools(&mut self) -> Vec<ToolRecord> {
         // The unanswered calls of a suspended execution are reported when the resumed execution ends. The calls of a
-        // repeated execution were reported in its first run.
+        // replayed execution were reported in its first run.
         let is_last = !self.is_abandoned() && !self.is_repeating();
         self.journal = None;
         self.tools.take().map(|tools| tools.end_and_report(is_last)).unwrap_or_default()
@@ -303,7 +303,7 @@ impl<P: Platform> ExecutionCtx<P> {
             if let Some(tools) = &self.tools {
                 tools.cancel();
             }
-            // A script that is interrupted would differ from the recording.
+            // An interrupted script would differ from the recording.
             if self.is_repeating() {
                 return Err(Stop::Cancelled);
             }
@@ -382,7 +382,8 @@ impl<P: Platform> ExecutionCtx<P> {
             let until = times_out_at.map_or(due, |end| end.min(due));
             let _waits = self.tools.as_mut().and_then(|tools| tools.begin_wait(until));
             let woken = self.wait(until, true, fuel_left, memory)?;
-            // An answer that arrived at the end of the wait is delivered, so that a journal contains it with its reply.
+            // An answer that arrived at the end of the wait is delivered, so that the journal contains both the answer
+            // and its delivery.
             let has_reply = self.tools.as_ref().is_some_and(ToolCalls::has_reply);
             if woken == WakeReason::Interrupted || (!has_reply && times_out_at.is_some_and(|end| self.elapsed() >= end))
             {

@@ -86,7 +86,7 @@ pub enum FileError {
     Path {
         /// The path, as the caller passed it.
         path: String,
-        /// The problem and its correction, for use after the path.
+        /// The problem and a solution, as text that follows the path.
         reason: &'static str,
     },
     /// The pattern is invalid.
@@ -126,7 +126,7 @@ pub enum FileErrorKind {
     NotFound,
     /// The name already exists.
     Exists,
-    /// The operation requires a file and found a directory, or the reverse, or the directory is not empty.
+    /// The operation requires a file but found a directory, or vice versa, or the directory is not empty.
     WrongKind,
     /// A quota is exhausted.
     NoSpace,

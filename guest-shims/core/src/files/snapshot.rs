@@ -122,7 +122,7 @@ impl Snapshot {
         Ok(vfs.stat(inode).map_err(refused())?.size_bytes)
     }
 
-    /// Reads at most `len_bytes` of a file from the byte `offset`, or up to the end without a length. Returns fewer
+    /// Reads at most `len_bytes` of a file, starting at `offset`. Without a length, reads to the end. Returns fewer
     /// bytes only at the end of the file, and none beyond it.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl Snapshot {
         self.vfs.bytes_used()
     }
 
-    /// Returns a copy of the file system, in which lookups can be cached, and the workspace's root directory.
+    /// Returns a copy of the file system, which lookups may modify, and the workspace's root directory.
     ///
     /// # Errors
     /// Fails if the snapshot has no workspace.

@@ -54,12 +54,12 @@ pub(super) fn is_parser_stack(message: &str) -> bool {
     message.contains("too complex to parse") || message.contains("Parser stack overflow")
 }
 
-/// Returns whether Python's compiler exceeded its depth limit: the source is nested too deeply, but no call is.
+/// Returns whether Python's compiler exceeded its depth limit, which means that the source is nested too deeply.
 pub(super) fn is_compiler_stack(message: &str) -> bool {
     message.ends_with("during compilation")
 }
 
-/// Adds a step that raises the limit, if it can be raised.
+/// Adds a step that suggests raising the limit, if it can be raised.
 fn or_raised(mut advice: Advice, facts: &Facts<'_>, limit: &str) -> Advice {
     let raised = facts.limits.raised(limit, 200);
     advice.steps.extend(raised.map(|raised| format!("If the script needs more, raise `limits.{limit}` to {raised}.")));
@@ -78,7 +78,7 @@ fn memory(facts: &Facts<'_>) -> Advice {
     or_raised(advice, facts, "memory_bytes")
 }
 
-/// Returns advice on an allocation that failed because all sessions together have no more memory.
+/// Returns advice on an allocation that failed because the memory for all sessions is exhausted.
 fn session_memory(facts: &Facts<'_>) -> Advice {
     let limit = facts.limits.session_total_bytes;
     let advice = Advice::new(
@@ -139,11 +139,11 @@ pub(super) enum PathError {
     Missing,
     /// `EACCES`: the path, or a symlink on it, leads out of its mount.
     Denied,
-    /// `EPERM`: nothing on the path allows the call, such as a hard link to a directory.
+    /// `EPERM`: the call is never allowed, such as a hard link to a directory.
     NotPermitted,
 }
 
-/// Explains why a call on a path, and on a target if it has two paths, failed.
+/// Explains the failure of a call on a path, or on a path and a target.
 pub(super) fn path(path: &str, target: Option<&str>, error: PathError, language: Language) -> Option<Advice> {
     let mut paths = [Some(path), target].into_iter().flatten();
     if let Some(advice) = paths.find_map(|path| outside(path, language)) {
@@ -236,8 +236,8 @@ pub(super) const STEPS: [&str; 3] = [
     "Ask the operator to allow the address, with `[network] allow = [\"https://api.example.com/*\"]` in the policy or with `--allow-net`. Scripts can then use `fetch`, `urllib.request` and `requests`.",
 ];
 
-// Fragments that identify network errors. The first is in messages of the drivers (`fetch.js`, `network.py`), the
-// others are in messages of `glovebox-network`.
+// Fragments that identify network errors. The first fragment is from messages of the drivers (`fetch.js`,
+// `network.py`); the others are from messages of `glovebox-network`.
 const OFF: &str = "the network is off in this sandbox";
 const BEFORE_ORIGIN: &str = "requests to `";
 const AFTER_ORIGIN: &str = "` are not allowed at this path";

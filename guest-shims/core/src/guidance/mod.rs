@@ -239,7 +239,7 @@ pub struct FuelAnalysis {
     pub likely_causes: Vec<String>,
 }
 
-/// A classification of how much of its fuel an execution used.
+/// A classification of an execution's fuel usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FuelStatus {
@@ -335,7 +335,8 @@ fn has_word(words: &str, word: &str) -> bool {
     words.split(' ').any(|other| other == word)
 }
 
-/// Returns the name closest to a misspelt one. Up to a third of the letters may differ, or one letter in a short name.
+/// Returns the name that is closest to a misspelt name. Up to a third of the letters may differ, or one letter in a
+/// short name.
 fn nearest<'n>(name: &str, among: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let length = name.chars().count();
     if length > MAX_NAME_CHARS {

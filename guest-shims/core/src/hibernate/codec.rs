@@ -1,4 +1,4 @@
-//! Encoding a session, and decoding it from untrusted bytes.
+//! Encodes sessions, and decodes them from untrusted bytes.
 
 use std::{
     io::{self, Read, Write},
@@ -68,7 +68,7 @@ pub fn decode(
     })
 }
 
-/// Moves a seal from the name `bound_to` to `rebound_to`, without decompressing the session.
+/// Replaces a seal under the name `bound_to` with a seal under `rebound_to`, without decompressing the session.
 ///
 /// # Errors
 /// Fails if the bytes are not a hibernated session, or are not sealed with `key` under `bound_to`.

@@ -56,7 +56,7 @@ impl HibernatedInfo {
     pub const START_BYTES: u64 = (PRELUDE_BYTES + MAX_HEADER_BYTES) as u64;
 
     /// Reads the header from the first [`START_BYTES`](Self::START_BYTES) of a hibernated session, or from all of its
-    /// bytes if there are fewer. Lets a program refuse other bytes before it has received all of them.
+    /// bytes if there are fewer. A program can thus reject invalid bytes before it has received all of them.
     ///
     /// # Errors
     /// Fails like [`read`](Self::read), but does not require the seal.
@@ -117,7 +117,7 @@ fn is_label(text: &str) -> bool {
 
 /// Returns the bytes before the body.
 pub(super) fn head(info: &HibernatedInfo, seal: SealKind) -> Vec<u8> {
-    // Infallible: the header consists of strings and numbers.
+    // Serialization cannot fail, because the header consists of strings and numbers.
     let header = serde_json::to_vec(info).unwrap_or_default();
     let mut head = Vec::with_capacity(PRELUDE_BYTES + header.len());
     head.extend_from_slice(MAGIC);
@@ -192,7 +192,7 @@ impl<'a> Envelope<'a> {
 pub const SEAL_BYTES: usize = 32;
 
 /// A key for sealing hibernated sessions and suspended executions with HMAC-SHA-256. A program with a key resumes only
-/// those that were sealed with it.
+/// sessions and executions that were sealed with this key.
 ///
 /// The key authenticates but does not encrypt: the sealed content is readable without the key.
 #[derive(Clone)]
@@ -230,7 +230,8 @@ impl SessionKey {
     }
 
     /// Derives a key for another purpose: bytes sealed with one key are invalid with the other. The derived key is the
-    /// seal of an empty message under the name `purpose`. `purpose` must contain a space, so that it is no session ID.
+    /// seal of an empty message under the name `purpose`. `purpose` must contain a space, so that it cannot equal a
+    /// session ID.
     #[must_use]
     pub fn derived(&self, purpose: &str) -> Self {
         let mut block = [0; Self::MAX_BYTES];

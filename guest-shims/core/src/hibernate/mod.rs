@@ -17,9 +17,9 @@
 //!
 //! The body contains, in this order:
 //!
-//! * the mutable globals, with name and bits of each
-//! * the seeded entropy's key, and the fork count
-//! * the private pages' numbers as ranges, and the pages
+//! * the name and the bits of each mutable global
+//! * the key of the seeded entropy, and the number of forks
+//! * the numbers of the private pages, as ranges, and the pages
 //! * the WASI state as `glovebox-wasi` writes it: descriptor table, files, standard input, clock and generator
 //!
 //! A private page is stored as its difference (exclusive or) from the image's page. The difference is mostly zero: an
@@ -81,15 +81,15 @@ pub struct SavedSession {
 }
 
 impl SavedSession {
-    /// Reduces a session's state to the fields that are written.
+    /// Creates a saved session from the state of a session.
     #[must_use]
     pub fn of(state: Checkpoint) -> Self {
         let Checkpoint { memory_bytes, pages, globals, wasi, executions, entropy_key, forks } = state;
         Self { executions, memory_bytes, globals, entropy_key, forks, pages, wasi: wasi.save() }
     }
 
-    /// Restores the state. `wasi` is the new state from the receiving policy; the saved files and descriptors replace
-    /// its own. The policy also decides whether random numbers are predictable; the bytes do not.
+    /// Restores the state. `wasi` is a new WASI state with the receiving policy; the saved files and descriptors
+    /// replace those in `wasi`. The policy also decides whether random numbers are predictable; the bytes do not.
     ///
     /// # Errors
     /// Fails if the saved state exceeds a limit, or does not match the mounts.
@@ -161,8 +161,8 @@ impl Caps {
     /// Returns the caps for a policy's limits.
     #[must_use]
     pub fn of(limits: &Limits) -> Self {
-        // Restoring checks the files against their quotas. This cap only keeps the decompressed size in proportion.
-        // Apart from files and standard input, the WASI state is small.
+        // Restoring checks the files against their quotas. This cap only bounds the decompressed size. Apart from files
+        // and standard input, the WASI state is small.
         const MORE_BYTES: u64 = 4 << 20;
         let wasi_bytes = limits.workspace_bytes.saturating_add(limits.stdin_bytes).saturating_add(MORE_BYTES);
         Self { memory_bytes: limits.memory_bytes, wasi_bytes }

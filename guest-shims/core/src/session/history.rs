@@ -102,8 +102,8 @@ impl History {
         changed && interval.is_some_and(|interval| since >= interval)
     }
 
-    /// Returns the checkpoint to undo to: the given one, or the last that differs from the current state. `changed` is
-    /// `true` if the guest may differ from the last checkpoint, or is lost.
+    /// Returns the checkpoint that an undo restores: the given one, or the last one that differs from the current
+    /// state. `changed` is `true` if the guest may differ from the last checkpoint, or is lost.
     #[must_use]
     pub fn undo_target(&self, to: Option<CheckpointId>, changed: bool) -> Option<&SavedCheckpoint> {
         match to {

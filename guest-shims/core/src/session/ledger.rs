@@ -11,11 +11,11 @@ use std::sync::{
 
 use crate::Limits;
 
-/// The number of all sessions and their total usage. Clones share one ledger.
+/// The number and the total usage of all sessions. Clones share one ledger.
 #[derive(Clone, Debug, Default)]
 pub struct SessionLedger(Arc<Totals>);
 
-/// A new session or checkpoint would exceed a limit.
+/// The error for a new session or checkpoint that would exceed a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{key}` is exhausted: {used} needed, {max} allowed for all sessions together; close a session, try again later, or raise the limit"

@@ -50,7 +50,7 @@ pub struct SessionSetup<'a> {
 pub enum SessionFailure<'a> {
     /// Any operation, because the session has ended. Holds the reason for its end.
     Ended(&'a str),
-    /// Returning to this checkpoint, or without an ID to any checkpoint.
+    /// Returning to the checkpoint with this ID or, without an ID, to any checkpoint.
     NoCheckpoint(Option<CheckpointId>),
     /// Reading or setting a global variable.
     Variable {

@@ -55,7 +55,7 @@ impl Pages {
         Self(found)
     }
 
-    /// Writes the pages into the memory of the image's new instance. Returns `false` if a page is beyond the end of
+    /// Writes the pages to the memory of a new instance of the image. Returns `false` if a page is beyond the end of
     /// memory.
     pub fn write_to(&self, memory: &mut [u8]) -> bool {
         let (memory, _) = memory.as_chunks_mut::<PAGE_BYTES>();

@@ -53,7 +53,7 @@ impl<B: SessionBackend> SessionState<B> {
             GuestState::Unwound => {
                 // Drop the lost guest first: the platform might not have room for a second instance.
                 drop(guest);
-                // If another session has taken the room in the meantime, the next call tries again.
+                // If the rollback fails because another session has used the freed memory, the next call retries it.
                 self.roll_back(to, why()).unwrap_or_default()
             }
         }
@@ -112,14 +112,14 @@ impl<B: SessionBackend> SessionState<B> {
     }
 }
 
-/// The random numbers of a restored guest. Except for [`Repeated`](Self::Repeated), a restored guest draws new numbers
-/// with the host's entropy.
+/// The random numbers of a restored guest. With the host's entropy, a restored guest draws new numbers, except for
+/// [`Repeated`](Self::Repeated).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RandomNumbers {
     /// The random numbers of the saved session: the seeded generator continues at its position.
     Same,
-    /// The random numbers of the saved session, from the host's entropy too: the interpreter's generators continue
-    /// unchanged. For a session that repeats an execution.
+    /// The random numbers of the saved session, even with the host's entropy: the interpreter's generators continue
+    /// unchanged. For a session that replays an execution.
     Repeated,
     /// New numbers for a fork: the seeded generator has another key, which also seeds the interpreter's generators.
     Fork,
@@ -217,7 +217,7 @@ impl Checkpoint {
         self
     }
 
-    /// Lets another WASI state continue this state's seeded random numbers.
+    /// Makes another WASI state continue this state's seeded random numbers.
     pub fn continue_entropy(&self, wasi: &mut Wasi) {
         if let Some(key) = self.entropy_key {
             let position = self.wasi.entropy_position().unwrap_or(0);

@@ -220,11 +220,11 @@ impl<B: SessionBackend> SessionState<B> {
         Ok(saved.forked())
     }
 
-    /// Returns the session to a checkpoint: the given one, or the last that differs from the current state.
+    /// Returns the session to a checkpoint: the given one, or the last one that differs from the current state.
     ///
     /// # Errors
-    /// Fails if the session has ended, there is no such checkpoint, or no instance is available. The session is then
-    /// unchanged.
+    /// Fails if the session has ended, the checkpoint does not exist, or no instance is available. On failure, the
+    /// session is unchanged.
     pub fn undo(&mut self, to: Option<CheckpointId>) -> Result<CheckpointId, B::Error> {
         self.check_alive()?;
         let is_new = self.changed || matches!(self.phase, Phase::Unwound(_));
@@ -343,7 +343,7 @@ impl<B: SessionBackend> SessionState<B> {
             self.phase = Phase::Active(guest);
             return Err(error);
         }
-        // The new usage includes a checkpoint just taken, and file changes by the host.
+        // The new usage includes a checkpoint that was just taken, and file changes by the host.
         self.account_for(&mut guest);
         if let Some(place) = &self.place {
             let reservation = place.reservation(self.backend.setup().limits);

@@ -115,7 +115,7 @@ impl CheckedDefinition {
     }
 }
 
-/// Prefixes an error message with the location of the invalid value. An empty location is the whole value.
+/// Prefixes an error message with the location of the invalid value. An empty location refers to the whole value.
 fn located(place: &str, message: &str) -> String {
     if place.is_empty() { message.to_owned() } else { format!("`{place}`: {message}") }
 }
@@ -130,8 +130,8 @@ fn is_name(name: &str) -> bool {
         && !RESERVED.split(' ').any(|word| word == name)
 }
 
-/// Returns the names of a tool's arguments in the order of positional arguments: those in `required`, then the others by
-/// name.
+/// Returns the names of a tool's arguments in the order of positional arguments: first the names in `required`, then
+/// all other names in alphabetical order.
 #[must_use]
 pub fn parameters(schema: &Value) -> Vec<&str> {
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);

@@ -188,14 +188,14 @@ impl<'de> Visitor<'de> for ToolErrorVisitor {
 pub enum ToolErrorKind {
     /// The handler failed or panicked, or its result was not JSON.
     Failed,
-    /// A limit was reached: `tool_calls`, `tool_bytes`, `memory_bytes`, the policy's `max_calls` of the tool, or the
+    /// A limit was reached: `tool_calls`, `tool_bytes`, `memory_bytes`, the policy's `max_calls` for the tool, or the
     /// host's limit on concurrent calls.
     Limit,
     /// The call exceeded `tool_timeout_ms`.
     Timeout,
     /// No tool with this name exists.
     Unknown,
-    /// The arguments do not match the tool's schema or the policy's.
+    /// The arguments do not match the tool's schema or the policy's schema.
     InvalidArguments,
     /// A person or a policy refused the call. The message is the reason. Do not retry the call.
     Denied,

@@ -19,7 +19,7 @@ const MAX_SCHEMAS: usize = 1_000;
 const MAX_PATTERNS: usize = 64;
 
 /// Maximum number of nested schemas that apply to the same value, as with `anyOf` in `anyOf`. Together with the depth
-/// of the arguments, it bounds the recursion of a check.
+/// of the arguments, this limit bounds the recursion of a check.
 const MAX_IN_PLACE: usize = 32;
 
 /// Maximum nesting depth of a schema's text. Parsed JSON text has the same limit.
@@ -174,7 +174,8 @@ impl<'a> Graph<'a> {
                 }
                 "contains" | "propertyNames" => self.add_all(&mut node.also, [value])?,
                 "unevaluatedItems" | "unevaluatedProperties" => {
-                    // Each schema that contains this one in place may check it once more.
+                    // The check of this schema may be repeated for each enclosing schema that applies to the same
+                    // value.
                     node.times = MAX_IN_PLACE as u64 + 1;
                     self.add_all(&mut node.also, [value])?;
                 }

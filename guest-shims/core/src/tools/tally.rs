@@ -1,5 +1,5 @@
-//! The count, limits, fuel cost and record of an execution's tool calls, and their host memory within the guest's
-//! memory limit.
+//! The count, limits, fuel cost and record of an execution's tool calls, and the host memory that they take from the
+//! guest's memory limit.
 
 use std::{
     sync::{

@@ -51,9 +51,9 @@ pub(super) fn rejected(pattern: &str, reason: String) -> FileError {
 /// A pattern as a nondeterministic automaton. All its states are followed in parallel, so matching time is proportional
 /// to the length of the path times the length of the pattern.
 pub(super) struct Matcher {
-    /// At most one state for each byte of the pattern (four for a lone `**`), and [`MatcherState::End`]. Each state
-    /// comes after its successors, so a single pass from last to first finds all states that are reachable without
-    /// consuming a character.
+    /// The automaton's states: at most one for each byte of the pattern (four for a lone `**`), and
+    /// [`MatcherState::End`]. Each state comes after its successors, so a single pass from last to first finds all
+    /// states that are reachable without consuming a character.
     states: Vec<MatcherState>,
     start: usize,
 }
@@ -117,7 +117,7 @@ impl Matcher {
         (matches, steps)
     }
 
-    /// Adds the states for `tokens`, followed by the state `then`, and returns the first of them. Works backwards,
+    /// Adds the states for `tokens`, followed by the state `then`, and returns the first added state. Works backwards,
     /// because each state refers to its successors.
     fn sequence(&mut self, tokens: Vec<Token>, then: usize) -> usize {
         tokens.into_iter().rev().fold(then, |then, token| match token {
@@ -229,7 +229,7 @@ enum Token {
 
 #[derive(Debug)]
 enum CharacterClass {
-    /// Only the given character.
+    /// Exactly this character.
     Exactly(char),
     /// `?`: any character other than `/`.
     OfName,
@@ -356,7 +356,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Adds a `*`, merged with a preceding one.
+    /// Adds a `*`, unless the previous token is also a `*`.
     fn within_name(&mut self) {
         if !matches!(self.tokens.last(), Some(Token::Star)) {
             self.tokens.push(Token::Star);

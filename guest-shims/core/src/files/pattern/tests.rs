@@ -14,7 +14,7 @@ fn globset(pattern: &str) -> Result<GlobSet, globset::Error> {
     GlobSetBuilder::new().add(glob).build()
 }
 
-/// Counts of patterns and of path comparisons.
+/// The numbers of compared patterns and paths.
 #[derive(Debug, Default)]
 struct Compared {
     patterns: usize,
@@ -45,7 +45,7 @@ impl Compared {
     }
 }
 
-/// Returns all paths of at most three of these names, and some paths that no file can have.
+/// Returns all paths with at most three of these names as components, and some paths that no file can have.
 fn paths(names: &[&str]) -> Vec<String> {
     let mut paths: Vec<String> =
         ["", "/", "/a", "a/", "a//b", "//", "{", "a{b", "a,b", "*", "a\nb", "-", "!"].map(str::to_owned).into();

@@ -301,7 +301,7 @@ fn kinds_of_paths_are_distinguished() {
     assert_eq!(missing(""), None);
 }
 
-/// A path that is not permitted may exist, and a call with two paths may fail because of either.
+/// A path to which access is denied may exist, and a call with two paths may fail because of either path.
 #[test]
 fn path_advice_follows_the_error_and_both_paths() {
     const DENIED: &str = "The sandbox denies access to `a`.";

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::hibernate::header::{Seal, SealKind};
 
-/// A session built by hand, with arbitrary header and body.
+/// A forged session with an arbitrary header and body.
 struct Forged {
     info: HibernatedInfo,
     body: Vec<u8>,
@@ -27,7 +27,7 @@ impl Forged {
             body.extend_from_slice(name.as_bytes());
             body.extend_from_slice(&bits.to_le_bytes());
         }
-        // No entropy key and no forks.
+        // The session has no entropy key and no forks.
         body.extend_from_slice(&[0; 9]);
         Self { info: sample.with_view(|view| HibernatedInfo::new(view, &saved)), body }
     }
@@ -185,7 +185,8 @@ fn labels_reject_control_characters() {
 #[test]
 fn decompression_bomb_is_rejected() {
     let sample = Sample::new();
-    // A complete body, followed by a gigabyte of zeros. Rejected as trailing data, without decompressing the zeros.
+    // A complete body, followed by a gigabyte of zeros. The zeros are rejected as trailing data, without being
+    // decompressed.
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
     encoder.write_all(&Forged::new(&sample).ranges(&[]).body).unwrap();
     for _ in 0..1024 {
@@ -262,7 +263,7 @@ fn resealed_mutations_are_errors_or_sound_sessions() {
             assert!(saved.memory_bytes <= CAPS.memory_bytes && saved.wasi.len() as u64 <= CAPS.wasi_bytes);
             assert_eq!(saved.globals, sample.globals);
             assert!(saved.pages.iter().all(|(number, _)| u64::from(number) * 4096 < saved.memory_bytes));
-            // A session that was accepted encodes and decodes like any other.
+            // An accepted session can be encoded and decoded like any other session.
             assert_eq!(sample.decode(&sample.encode(&saved, None, "")).unwrap(), saved);
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     tools::{Answer, CallFailure, hold_answer},
 };
 
-/// The state of the calls that only an execution with a journal has.
+/// The additional state of the calls in an execution with a journal.
 pub(super) struct JournaledCalls<T> {
     /// The calls that have ended since the last [`ToolCalls::take_ended`].
     pub(super) ended: Vec<CallEnded>,
@@ -17,22 +17,22 @@ pub(super) struct JournaledCalls<T> {
     pub(super) own_replies: u64,
     /// The names and arguments of the calls that were started and have not ended, by position.
     pub(super) started: BTreeMap<usize, (String, String)>,
-    /// The calls that the script has repeated and whose end has not been repeated yet. `None` once the execution
-    /// continues.
+    /// The calls that the script has made again during the replay and whose ends have not been replayed yet. `None`
+    /// after the replay.
     pub(super) repeated: Option<Vec<QueuedCall<T>>>,
-    /// The repeated calls that have ended and count towards the maximum of their tool.
+    /// The replayed calls that have ended and count towards the maximum number of calls to their tool.
     counted: Vec<(String, T)>,
     /// The times of the calls before the suspension, by position.
     times: Vec<Duration>,
     /// The number of refused calls before the suspension.
     refused: u64,
-    /// The time that the replay took. The records of calls exclude it.
+    /// The duration of the replay. The records of calls exclude it.
     repeating: Duration,
 }
 
 impl<R: ToolRunner> ToolCalls<R> {
-    /// Keeps track of the calls for a journal. With `repeats`, the times of the calls to repeat, no tool is called
-    /// until [`start_unanswered`](Self::start_unanswered).
+    /// Starts keeping track of the calls for a journal. `repeats` contains the times of the calls to replay. If it is
+    /// set, no tool is called until [`start_unanswered`](Self::start_unanswered).
     pub(crate) fn journal(&mut self, repeats: Option<Vec<Duration>>) {
         self.journaled = Some(JournaledCalls {
             ended: Vec::new(),
@@ -46,12 +46,12 @@ impl<R: ToolRunner> ToolCalls<R> {
         });
     }
 
-    /// Converts a time on the watch to a time in the records, which excludes the time spent repeating a recording.
+    /// Converts a time on the watch to a time in the records, which excludes the duration of a replay.
     pub(super) fn recorded_time(&self, at: Duration) -> Duration {
         at.saturating_sub(self.journaled.as_ref().map_or(Duration::ZERO, |journaled| journaled.repeating))
     }
 
-    /// Returns the time of the next call for its record. A repeated call keeps its first time.
+    /// Returns the time of the next call for its record. A replayed call keeps its original time.
     pub(super) fn time_of_call(&self) -> Duration {
         let first = self.journaled.as_ref().and_then(|journaled| journaled.times.get(self.tally.recorded()));
         first.copied().unwrap_or_else(|| self.recorded_time(self.watch.elapsed()))
@@ -75,7 +75,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         self.journaled.as_mut().map(|journaled| mem::take(&mut journaled.ended)).unwrap_or_default()
     }
 
-    /// Repeats the end of a call. Returns `false` if the script has not made the call again, or has not received the
+    /// Replays the end of a call. Returns `false` if the script has not made the call again, or has not received the
     /// replies that preceded the end.
     pub(crate) fn repeat_end(&mut self, end: &CallEnded) -> bool {
         if self.journaled.as_ref().is_some_and(|journaled| journaled.own_replies < end.own_replies) {
@@ -103,7 +103,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    /// Repeats the start of the next queued call, without calling the tool. Returns `false` if no call may start.
+    /// Replays the start of the next queued call, without calling the tool. Returns `false` if no call may start.
     pub(super) fn repeat_start(&mut self) -> bool {
         let (running, unread, at_once) = (self.running.len(), self.unread_ran, self.at_once);
         let Some(repeated) = self.journaled.as_mut().and_then(|journaled| journaled.repeated.as_mut()) else {
@@ -117,13 +117,12 @@ impl<R: ToolRunner> ToolCalls<R> {
         true
     }
 
-    /// Returns repeated calls to the queue, until it contains `queued` calls as in the recording. A replay starts
-    /// calls as early as `tool_calls_at_once` allows. In the first run, [`ToolRunner::turn`] may have delayed them
-    /// further.
+    /// Returns replayed calls to the queue, until it contains `queued` calls as in the recording. A replay starts calls
+    /// as early as `tool_calls_at_once` allows. In the first run, [`ToolRunner::turn`] may have delayed them further.
     pub(crate) fn requeue(&mut self, queued: usize) {
         let Some(repeated) = self.journaled.as_mut().and_then(|journaled| journaled.repeated.as_mut()) else { return };
         while self.queued.len() < queued {
-            // Calls start in order, so the last ones were delayed.
+            // Calls start in order, so the last calls were delayed.
             let Some(call) = repeated.pop() else { return };
             self.queued.push_front(call);
         }
@@ -166,7 +165,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    /// Adds the end of a call to the journal. `ended` is a time for the records.
+    /// Adds the end of a call to the journal. `ended` excludes the duration of a replay.
     pub(super) fn journal_end(&mut self, index: usize, answer: &Answer, has_run: bool, ended: Duration) {
         if let Some(journaled) = &mut self.journaled {
             let is_counted = journaled.started.remove(&index).is_some();

@@ -135,7 +135,7 @@ pub struct ToolCalls<R: ToolRunner> {
     taken: Option<ReservedMemory>,
     read_timeout: Option<Duration>,
     tally: Tally,
-    /// Set if the execution has a journal.
+    /// The state for the journal. `None` if the execution has no journal.
     journaled: Option<JournaledCalls<R::Tool>>,
 }
 
@@ -271,7 +271,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    /// Starts queued calls until `tool_calls_at_once` are running or unread.
+    /// Starts queued calls until `tool_calls_at_once` calls are running or have unread replies.
     fn start(&mut self) {
         if self.repeated().is_some() {
             while self.repeat_start() {}
@@ -413,7 +413,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         self.reply(id, FinishedCall { index, answer, held, ended });
     }
 
-    /// Records a tool's answer and queues the reply. `done.ended` is a time for the records.
+    /// Records a tool's answer and queues the reply. `done.ended` excludes the duration of a replay.
     fn reply(&mut self, id: u64, done: FinishedCall) {
         let FinishedCall { index, answer, held, ended } = done;
         self.record_answer(index, &answer, ended);
@@ -421,7 +421,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         self.unread.push_back(Reply::Answer { id, answer, ran: true, held });
     }
 
-    /// Records a call that ended without an answer from its tool. `ended` is a time for the records.
+    /// Records a call that ended without an answer from its tool. `ended` excludes the duration of a replay.
     fn finish(&mut self, id: u64, index: usize, answer: Answer, ended: Duration) {
         self.record_answer(index, &answer, ended);
         self.answer(id, answer);

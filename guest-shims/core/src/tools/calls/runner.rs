@@ -14,7 +14,7 @@ pub trait ToolRunner {
     type Watch: Watch;
     /// A registered tool that can be called.
     type Tool: Clone + Deref<Target: AsRef<CheckedDefinition>>;
-    /// A handle of a running call.
+    /// A handle to a running call.
     type Running;
     /// A guard that exists while the guest waits.
     type Wait;
@@ -38,7 +38,7 @@ pub trait ToolRunner {
     /// Starts a call. Fails if the call cannot run; the guest receives the failure.
     fn start(&mut self, call: ReadyCall<Self::Tool>) -> Result<Start<Self::Running>, CallFailure>;
 
-    /// Decides whether the next queued call may start while others are running.
+    /// Decides whether the next queued call may start while other calls are running.
     fn turn(
         &self,
         _next: &QueuedCall<Self::Tool>,
@@ -58,12 +58,12 @@ pub trait ToolRunner {
     }
 
     /// Returns `true` if the execution can be suspended while this call is unanswered: starting the call again has no
-    /// effect, because the caller of the execution answers it.
+    /// side effects, because the caller of the execution answers it.
     fn can_restart(&self, _running: &Self::Running) -> bool {
         false
     }
 
-    /// Counts a call of an earlier run that is repeated without running its tool.
+    /// Counts a call of an earlier run, which is replayed without running its tool.
     fn count_repeated(&mut self, _name: &str, _tool: &Self::Tool) {}
 
     /// Asks a call to stop, because its result is no longer needed.
@@ -72,7 +72,7 @@ pub trait ToolRunner {
     /// Abandons a call. Its tool may continue to run.
     fn abandon(&self, _index: usize, _running: &Self::Running) {}
 
-    /// Called when the guest starts to wait for replies. `is_poll` is `true` if the guest only polls.
+    /// Called when the guest starts to wait for replies. The flag is `true` if the guest only polls.
     fn begin_wait(&mut self, _is_look: bool, _running: &[RunningCall<Self::Running>]) -> Option<Self::Wait> {
         None
     }

@@ -178,7 +178,7 @@ impl Check<'_> {
                 let fits = value.as_str().is_none_or(|text| self.matches(pattern, text));
                 wrong(!fits, &|| "value does not match the regular expression".into())
             }
-            // Handled in `validate`, because the rule depends on the other rules of its schema.
+            // `validate` handles this rule, because it depends on the other rules of its schema.
             Rule::Unevaluated { .. } => Ok(()),
         }
     }
@@ -215,7 +215,7 @@ impl Check<'_> {
         self.validate(schema, property, left).map_err(|wrong| wrong.within(name))
     }
 
-    /// Validates against `others` the members that no other rule of `schema` has evaluated.
+    /// Validates the members that no other rule of `schema` has evaluated. `others` is the schema for these members.
     fn unevaluated(&self, schema: usize, of: Kind, others: usize, value: &Value, left: usize) -> Validity {
         let mut evaluated = EvaluatedMembers::default();
         for rule in self.rules(schema).iter().filter(|rule| !matches!(rule, Rule::Unevaluated { .. })) {
@@ -236,7 +236,7 @@ impl Check<'_> {
         }
     }
 
-    /// Adds to `into` the members of a value that a matching rule has evaluated.
+    /// Adds the members of a value that a matching rule has evaluated to `into`.
     fn evaluate<'v>(&self, rule: &Rule, of: Kind, value: &'v Value, left: usize, into: &mut EvaluatedMembers<'v>) {
         let Some(left) = left.checked_sub(1) else {
             self.stop("the value is too deeply nested to check against the schema; flatten it");

@@ -161,7 +161,7 @@ const STATE_BYTES: usize = 32;
 
 struct Pattern {
     regex: Regex,
-    /// Maximum number of states that each byte of a string is compared with.
+    /// Maximum number of automaton states that matching visits for each byte of a string.
     states: u64,
 }
 

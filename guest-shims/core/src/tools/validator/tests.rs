@@ -234,7 +234,7 @@ fn regex_steps_are_limited_per_check() {
     let text = |steps: u64| json!({"a": "a".repeat(usize::try_from(steps / 32 - 1).unwrap())});
     assert!(validator.check(&text(MAX_STEPS - 32)).is_ok(), "under");
     assert!(validator.check(&text(MAX_STEPS)).is_ok(), "at");
-    // The limit also applies under `not`, where a mismatch is valid.
+    // The limit also applies inside `not`, where a mismatch is valid.
     let over = validator.check(&text(MAX_STEPS + 32)).unwrap_err();
     assert_eq!(
         over.location_and_message().1,
