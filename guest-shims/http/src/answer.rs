@@ -131,7 +131,7 @@ impl ExecutionAnswer {
     }
 }
 
-/// Returns all retained output of a stream. An execution's record contains only as much as fits into a list.
+/// Returns all retained output of a stream. An execution's record may contain only its beginning.
 fn whole(output: glovebox_guest::Output, read: impl Fn(u64, u64) -> Vec<u8>) -> Output {
     let glovebox_guest::Output { mut bytes, retained_bytes, total_bytes } = output;
     while (bytes.len() as u64) < retained_bytes {
@@ -144,7 +144,7 @@ fn whole(output: glovebox_guest::Output, read: impl Fn(u64, u64) -> Vec<u8>) -> 
     Output { bytes, total_bytes }
 }
 
-/// A display in the form in which notebooks store displays.
+/// A display in the format of Jupyter notebooks.
 #[derive(Debug, Serialize)]
 struct DisplayAnswer {
     is_result: bool,

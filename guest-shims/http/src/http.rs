@@ -11,11 +11,11 @@ pub(crate) type ReadBody<'a> = dyn FnMut(usize) -> Result<Vec<u8>, Problem> + 'a
 /// A request, without its body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
-    /// HTTP method in upper case.
+    /// The HTTP method in upper case.
     pub(crate) method: String,
-    /// Path without the query.
+    /// The path without the query.
     pub(crate) path: String,
-    /// Authority (server name and port) that the request is addressed to.
+    /// The authority (server name and port) to which the request is addressed.
     pub(crate) authority: Option<String>,
     /// The header names in lower case, and their values.
     pub(crate) headers: Vec<(String, Vec<u8>)>,
@@ -39,7 +39,7 @@ impl Request {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
-    /// Headers in addition to the content type.
+    /// The headers other than the content type.
     pub(crate) headers: Vec<(&'static str, &'static str)>,
     pub(crate) body: Vec<u8>,
 }
@@ -72,7 +72,7 @@ impl From<Problem> for Answer {
 /// The error for a request that was not carried out. A script that fails is reported as an outcome instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Problem {
-    /// Machine-readable kind of the problem, usually the name of the error in the contract.
+    /// The machine-readable kind of the problem, usually the name of the error in the contract.
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
     pub(crate) status: u16,
@@ -155,7 +155,7 @@ impl From<Error> for Problem {
             // Later versions may add cases.
             _ => (500, "internal"),
         };
-        // Remove the kind from the text, because it has a separate field.
+        // Remove the kind from the text, because the problem has a separate field for it.
         let text = error.to_string();
         let detail = text.strip_prefix(error.name()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text);
         Self::new(status, kind, detail)

@@ -18,7 +18,7 @@ use crate::{answer::same_cases, http::Problem, router::Token};
 /// The names of tables in a policy. Tables are merged entry by entry.
 const TABLES: [&str; 2] = ["limits", "session"];
 
-/// Overwrites limits with the values that are set in a policy of the contract.
+/// Overwrites limits with the values that the contract's policy record sets.
 macro_rules! limits_from_wit {
     ($given:expr, $limits:expr, $($name:ident),*) => {{
         let wit::Limits { $($name),* } = $given;
@@ -127,7 +127,7 @@ fn parts(policy: &ContractPolicy) -> GrantParts<'_> {
     GrantParts { limits, clock, entropy }
 }
 
-// The names of the environment variables that configure the component. The comments describe their values.
+// The names of the environment variables that configure the component, each with a description of its value.
 
 /// The policy that is granted to executions: JSON with the names used in policy files, applied to the provider's
 /// default.
@@ -217,7 +217,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Returns a closed provider's policy, with less fuel.
+    /// Returns the default policy of a provider without imports, with a lower fuel limit.
     fn granted() -> ContractPolicy {
         let empty = wit::Policy {
             limits: None,

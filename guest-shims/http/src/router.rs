@@ -2,8 +2,8 @@
 //! client stores.
 //!
 //! Between two requests, a session consists only of bytes: the provider's hibernated state, sealed with the operator's
-//! key. The engine uses the same format, so `glovebox serve` with the same key resumes these states
-//! (`PUT /v1/sessions/{id}`), and returns such states (`GET …/state`).
+//! key. The engine uses the same format. `glovebox serve` with the same key therefore accepts the adapter's states
+//! (`PUT /v1/sessions/{id}`), and the adapter accepts states of `glovebox serve` (`GET …/state`).
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox_core::{
@@ -65,7 +65,7 @@ fn carried_out(
         return Err(no_method());
     }
     let max = settings.body_bytes;
-    // Do not read a body that announces an excessive size.
+    // Reject a body whose announced size exceeds the limit, without reading it.
     let announced = request.header("content-length").and_then(|length| length.parse::<u64>().ok());
     if announced.is_some_and(|length| length > max as u64) {
         return Err(body_too_large(max));
@@ -167,7 +167,7 @@ fn first_runtime() -> Result<Runtime, Problem> {
     first.map(|runtime| Runtime::Named(runtime.name)).ok_or_else(|| Problem::internal("the provider has no runtime"))
 }
 
-/// The session name in the seal. It is empty in states that leave a server.
+/// The name under which session states are sealed. States that leave a server are sealed under an empty name.
 const NAME: &str = "";
 
 /// A session as the client receives it.

@@ -21,9 +21,9 @@ const MAX_FILES: usize = 10_000;
 
 /// Maximum number of patterns for returned files. Every file is compared with every pattern.
 const MAX_PATTERNS: usize = 16;
-/// Maximum total size of these patterns, in bytes.
+/// Maximum total size of a request's patterns, in bytes.
 const MAX_PATTERN_BYTES: usize = 1_024;
-/// Maximum number of `*` in one pattern.
+/// Maximum number of `*` in a pattern.
 const MAX_STARS: usize = 8;
 
 /// The parsing mode of JavaScript source.
@@ -150,8 +150,8 @@ impl ExecuteBody {
             Problem::invalid("the request body has no `state`; send the state from the last response")
         })?;
         let too_large = || Problem::too_large(format!("`state` exceeds the maximum of {max_state_bytes} bytes"));
-        // Four characters encode three bytes; the last four can encode up to two bytes less. A larger state is rejected
-        // before it is decoded.
+        // Four characters encode three bytes; the last four can encode up to two bytes fewer. A larger state is
+        // rejected before it is decoded.
         if state.len() / 4 * 3 > max_state_bytes.saturating_add(2) {
             return Err(too_large());
         }
