@@ -1,8 +1,8 @@
 //! Changed paths, computed from a journal instead of a scan.
 //!
 //! The journal contains the old value of each directory entry that changed, and the inodes of files that were written.
-//! The old tree is the current tree with the old values restored. The cost is therefore proportional to the changes,
-//! and no copy of the old tree or of its bytes exists.
+//! The old tree is the current tree with the old values restored. The cost is therefore proportional to the number of
+//! changes, and no copy of the old tree exists.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -67,7 +67,7 @@ pub(crate) struct Difference {
 pub(crate) type Differences = BTreeMap<String, Difference>;
 
 impl Vfs {
-    /// Starts a new period for [`changes`](Self::changes) in all roots.
+    /// Starts a new period of [`changes`](Self::changes) in all roots.
     pub fn mark(&mut self) {
         let state = Arc::make_mut(&mut self.state);
         for root in &mut state.roots {
@@ -78,7 +78,7 @@ impl Vfs {
     }
 
     /// Returns a root's changes since the last [`mark`](Self::mark), or since the root was added. The cost is
-    /// proportional to the changes. An unknown root has no changes.
+    /// proportional to the number of changes. An unknown root has no changes.
     #[must_use]
     pub fn changes(&self, root: RootId) -> Changes {
         let mut changes = Changes::default();
@@ -109,8 +109,8 @@ impl Vfs {
 
     /// Returns the paths that were written or whose target may have changed, and everything below them.
     ///
-    /// A path can only differ if a name in it changed. It is therefore enough to start at the topmost changed names,
-    /// and to walk their current and previous targets from there.
+    /// A path can differ only if one of its names changed. It is therefore enough to start at the topmost changed
+    /// names, and to walk their current and previous targets from there.
     pub(crate) fn paths_in_question(&self, journal: &Journal) -> Differences {
         let mut found = Differences::new();
         for (&dir, names) in &journal.dirs {

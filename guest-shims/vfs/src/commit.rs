@@ -18,28 +18,28 @@ use crate::{
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum CommitStep {
-    /// Remove a file or symlink.
+    /// Removes a file or symlink.
     DeleteFile {
         /// The path to remove.
         path: String,
         /// The file that is expected at this path.
         base: Option<SourceStat>,
     },
-    /// Remove a directory that earlier steps have emptied.
+    /// Removes a directory that earlier steps have emptied.
     RemoveDir {
         /// The path to remove.
         path: String,
     },
-    /// Create a directory.
+    /// Creates a directory.
     CreateDir {
         /// The path to create.
         path: String,
     },
-    /// Write a file, replacing any existing file or symlink.
+    /// Writes a file, replacing any existing file or symlink.
     WriteFile {
         /// The path to write to.
         path: String,
-        /// The file whose content to write. Read it with [`Vfs::read_at`].
+        /// The file with the content to write. Read it with [`Vfs::read_at`].
         inode: InodeId,
         /// The length of the file in bytes.
         size_bytes: u64,
@@ -48,7 +48,7 @@ pub enum CommitStep {
         /// The file that is expected at this path.
         base: Option<SourceStat>,
     },
-    /// Create a symlink, replacing any existing file or symlink.
+    /// Creates a symlink, replacing any existing file or symlink.
     Symlink {
         /// The path to create.
         path: String,
@@ -61,9 +61,9 @@ pub enum CommitStep {
     },
 }
 
-/// Returns whether a target can leave the root. It cannot if it is relative, all its `..` come first, and their number
-/// does not exceed the depth of the link's directory. Later components only descend, and each symlink on the way is
-/// checked separately.
+/// Returns whether a target can leave the root. A relative target cannot leave the root if all its `..` come first and
+/// their number does not exceed the depth of the link's directory. Later components only descend, and each symlink on
+/// the way is checked separately.
 fn escapes(path: &str, target: &str) -> bool {
     let mut above = path.split('/').count().saturating_sub(1);
     let mut descended = false;
@@ -90,8 +90,8 @@ impl Vfs {
     /// Read the content of every [`CommitStep::WriteFile`] before carrying out the first step: a renamed mounted file
     /// is still read from its old path.
     ///
-    /// The cost is proportional to the changes. The file system is not modified. When all steps have been carried out,
-    /// call [`mark_committed`](Self::mark_committed).
+    /// The cost is proportional to the number of changes. The file system is not modified. When all steps have been
+    /// carried out, call [`mark_committed`](Self::mark_committed).
     #[must_use]
     pub fn commit_plan(&self, root: RootId) -> Vec<CommitStep> {
         let Ok(root) = self.root(root) else {

@@ -37,7 +37,7 @@ impl Encoder {
         self.bytes.push(value);
     }
 
-    /// Encodes a number that is usually small in LEB128: seven bits per byte, low bits first.
+    /// Encodes a number in LEB128 (seven bits per byte, low bits first), which is short for small numbers.
     pub fn number(&mut self, value: u64) {
         let mut rest = value;
         loop {
@@ -51,7 +51,7 @@ impl Encoder {
         }
     }
 
-    /// Encodes a number that is usually large, such as a time, as eight bytes.
+    /// Encodes a number as eight bytes, which is shorter than LEB128 for large numbers such as times.
     pub fn fixed(&mut self, value: u64) {
         self.raw(&value.to_le_bytes());
     }

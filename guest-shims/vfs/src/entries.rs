@@ -223,7 +223,7 @@ pub(crate) struct Entry {
     pub(crate) base: Option<Arc<SourceStat>>,
 }
 
-/// A directory's entries. A new name is placed at the end; places are never reused.
+/// A directory's entries. A new name is added at the end; positions are never reused.
 #[derive(Clone, Debug)]
 pub(crate) struct Entries {
     by_name: BTreeMap<Name, Entry>,
@@ -251,18 +251,18 @@ impl Entries {
         self.by_name.iter()
     }
 
-    /// Returns the place of the next new name.
+    /// Returns the position of the next new name.
     pub(crate) fn next_place(&self) -> u32 {
         self.next_place
     }
 
-    /// Iterates over the places from `from` to `until` (exclusive) and their names.
+    /// Iterates over the positions from `from` to `until` (exclusive) and their names.
     pub(crate) fn between(&self, from: u32, until: u32) -> impl Iterator<Item = (u32, &Name)> {
         self.by_place.range(from..until.max(from)).map(|(&place, name)| (place, name))
     }
 
-    /// Points a name at an inode. An existing name keeps its place, so that a listing in progress returns it exactly
-    /// once. Fails after 2^32 names, a number that guests cannot reach in practice: creating them takes hours.
+    /// Points a name at an inode. An existing name keeps its position, so that a listing in progress returns the name
+    /// exactly once. Fails after 2^32 names, a number that guests cannot reach in practice: creating them takes hours.
     pub(crate) fn set(&mut self, name: &Name, inode: InodeId, mounted: bool) -> Result<(), VfsError> {
         if let Some(entry) = self.by_name.get_mut(name) {
             entry.inode = inode;
@@ -273,8 +273,8 @@ impl Entries {
         if self.set_at(name, inode, self.next_place, mounted) { Ok(()) } else { Err(VfsError::NoSpace) }
     }
 
-    /// Inserts a new name at a place after all existing ones. Returns `false`, without any change, if the name exists
-    /// or the place is invalid.
+    /// Inserts a new name at a position after all existing names. Returns `false`, without any change, if the name
+    /// exists or the position is invalid.
     pub(crate) fn set_at(&mut self, name: &Name, inode: InodeId, place: u32, mounted: bool) -> bool {
         let Some(next_place) = place.checked_add(1).filter(|_| place >= self.next_place) else {
             return false;
@@ -288,7 +288,7 @@ impl Entries {
         true
     }
 
-    /// Advances the place of the next new name; the skipped places are not used.
+    /// Advances the position of the next new name; the skipped positions are not used.
     pub(crate) fn set_next_place(&mut self, next_place: u32) {
         self.next_place = self.next_place.max(next_place);
     }

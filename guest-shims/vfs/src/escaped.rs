@@ -61,7 +61,8 @@ impl fmt::Debug for Untrusted {
     }
 }
 
-/// Maximum length of a name that is displayed in full, in bytes. Such a name fits into a line or two.
+/// Maximum length of a name that is displayed in full, in bytes. A name of this length fits into one or two lines of a
+/// terminal.
 const MAX_NAME_BYTES: usize = 256;
 /// Maximum length of a sentence that is displayed in full, in bytes. Glovebox's own messages are shorter, even those
 /// that quote several names.

@@ -19,8 +19,8 @@ fn to_usize(len: u64) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX)
 }
 
-/// Reads until the buffer is full. A file that ends before the length in its `stat` has changed; the error prevents a
-/// mixture of two versions.
+/// Reads until the buffer is full. Fails if the file is shorter than in its `stat`: it has changed, and the buffer
+/// could contain a mixture of two versions.
 fn read_exactly(source: &dyn MountSource, path: &str, offset: u64, into: &mut [u8]) -> Result<(), SourceError> {
     let mut done = 0_usize;
     while let Some(rest) = into.get_mut(done..)
@@ -38,8 +38,8 @@ fn read_exactly(source: &dyn MountSource, path: &str, offset: u64, into: &mut [u
 }
 
 impl Vfs {
-    /// Reads from a file. Returns the number of bytes read. It is less than requested at the end of the file, 0 past
-    /// the end, and can be less for a mounted file.
+    /// Reads from a file. Returns the number of bytes read, which is less than requested at the end of the file, and 0
+    /// past the end. Reads from a mounted file can also be short.
     ///
     /// # Errors
     /// Returns [`VfsError::IsADirectory`] for a directory, [`VfsError::Invalid`] for a symlink, [`VfsError::BadInode`]
@@ -86,7 +86,7 @@ impl Vfs {
         Ok(data.len())
     }
 
-    /// Writes at the end of a file. Returns the new end.
+    /// Writes at the end of a file. Returns the file's new length.
     ///
     /// # Errors
     /// Returns any error from [`write_at`](Self::write_at).

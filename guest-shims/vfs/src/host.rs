@@ -105,7 +105,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Returns the entries of a directory by name, without `.` and `..`.
+    /// Returns the entries of a directory, sorted by name and without `.` and `..`.
     ///
     /// # Errors
     /// Returns [`VfsError::NotADirectory`], or any error from [`lookup`](Self::lookup) or [`read_dir`](Self::read_dir).

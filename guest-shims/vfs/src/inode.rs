@@ -32,7 +32,7 @@ pub struct Stat {
     pub changed_ns: u64,
 }
 
-/// The three times of an inode.
+/// The access, modification and change times of an inode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) accessed_ns: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Link {
     pub(crate) name: Name,
 }
 
-/// An inode's path in the source of a mount, which may differ from its path in the guest.
+/// An inode's path in the source of a mount, which may differ from the path that the guest sees.
 #[derive(Clone, Debug)]
 pub(crate) struct SourcePath {
     /// The path of the directory, shared by all of its entries.

@@ -45,8 +45,8 @@ pub struct VfsLimits {
     /// accesses the source.
     pub mount_cache_bytes: u64,
     /// Maximum number of loaded entries of mounted directories, over all mounts. Default: 100,000. The guest receives
-    /// `nomem` when it lists a directory that does not fit. Names in such a directory can still be looked up one by
-    /// one, up to the same number.
+    /// `nomem` when it lists a directory that does not fit. Names in this directory can still be looked up one by one,
+    /// up to the same number.
     pub mount_entries: u64,
     /// Maximum length, in bytes, of a path, of a symlink's target, and of the complete path from the root to a created
     /// entry. Default: 4,096. Beyond the limit, the guest receives `nametoolong`.
@@ -101,16 +101,16 @@ pub(crate) fn length(text: &str) -> u64 {
 /// The current charges, except for the mount cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
-    /// Charged against `VfsLimits::bytes`, without tombstones.
+    /// The bytes charged against `VfsLimits::bytes`, without tombstones.
     pub(crate) workspace_bytes: u64,
     /// The charges of all journals. They are charged against `VfsLimits::bytes` but never refused, because deletions
     /// must always be possible.
     pub(crate) tombstone_bytes: u64,
     /// The charge for listings of mounted directories. It has no quota in bytes, but is part of the memory ceiling.
     pub(crate) mount_bytes: u64,
-    /// Charged against `VfsLimits::inodes`.
+    /// The inodes charged against `VfsLimits::inodes`.
     pub(crate) inodes: u64,
-    /// Charged against `VfsLimits::mount_entries`.
+    /// The entries charged against `VfsLimits::mount_entries`.
     pub(crate) mount_entries: u64,
 }
 
@@ -155,7 +155,7 @@ impl Vfs {
         self.peak_bytes = self.bytes_used();
     }
 
-    /// Returns the number currently charged against [`VfsLimits::inodes`](crate::VfsLimits::inodes).
+    /// Returns the number of inodes that are currently charged against [`VfsLimits::inodes`](crate::VfsLimits::inodes).
     #[must_use]
     pub fn inodes_used(&self) -> u64 {
         self.state.usage.inodes
@@ -177,7 +177,8 @@ impl Vfs {
         self.available_bytes.saturating_sub(self.state.usage.total_bytes()).min(self.limits.mount_cache_bytes)
     }
 
-    /// Ensures that `bytes` and `inodes` more can be charged to the workspace. Evicts from the cache if necessary.
+    /// Ensures that the workspace can be charged for `bytes` and `inodes` in addition to its usage. Evicts from the
+    /// cache if necessary.
     pub(crate) fn reserve(&mut self, bytes: u64, inodes: u64) -> Result<(), VfsError> {
         if bytes == 0 && inodes == 0 {
             return Ok(());
@@ -193,8 +194,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Ensures that `bytes` more fit below the ceiling. Evicts from the cache if necessary. Returns `false` if they do
-    /// not fit.
+    /// Ensures that the usage can grow by `bytes` without exceeding the ceiling. Evicts from the cache if necessary.
+    /// Returns `false` if the usage cannot grow.
     pub(crate) fn make_room(&mut self, bytes: u64) -> bool {
         let total = self.state.usage.total_bytes().saturating_add(bytes);
         if total > self.available_bytes {
@@ -256,8 +257,8 @@ pub enum VfsError {
     /// `nospc`: the operation would exceed the quota of bytes or inodes, or the memory ceiling.
     #[error("no space left; delete files, or raise the limit on their size, their number, or memory")]
     NoSpace,
-    /// `nomem`: a mounted directory is too large to list within `mount_entries` or memory, or too many names in such
-    /// directories were looked up one by one.
+    /// `nomem`: a mounted directory is too large to list within `mount_entries` or memory, or too many names in
+    /// unlistable directories were looked up one by one.
     #[error("mounted directory is too large to list; mount a smaller one")]
     MountTooLarge,
     /// `fbig`: the offset exceeds the maximum file size, or the file is longer than the caller's maximum.

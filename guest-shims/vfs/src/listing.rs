@@ -45,9 +45,9 @@ impl Cookie {
 type SourceOf = (RootId, Arc<str>, Arc<dyn MountSource>);
 
 impl Vfs {
-    /// Returns entries of a directory, starting at a cookie: first `.` and `..`, then the others in creation order (by
-    /// name for a mount). Cookie 0 is the start. An empty result means the end. Returns at most `max_entries` and at
-    /// most 1,024 entries.
+    /// Returns entries of a directory, starting at a cookie: first `.` and `..`, then all other entries in creation
+    /// order (by name for a mount). Cookie 0 is the start. An empty result means the end. Returns at most `max_entries`
+    /// and at most 1,024 entries.
     ///
     /// Names created after the listing started are not included, nor are names removed before they are reached. All
     /// other names appear exactly once.
@@ -144,7 +144,7 @@ impl Vfs {
             return Ok(None);
         };
         let name = Name::from(name);
-        // Other entries do not share this path.
+        // The directory's path is not shared with other entries, so this inode is charged for the path.
         let charge = inode.mount_charge.unwrap_or(0).saturating_add(length(&path));
         inode.mount_charge = Some(charge);
         inode.links.push(Link { dir, name: name.clone() });
@@ -223,7 +223,7 @@ impl Vfs {
             made.set_base(&name, Some(Arc::new(stat)));
             state.usage.mount_entries = state.usage.mount_entries.saturating_add(1);
         }
-        // The retained names follow in their previous order. Their previous places now belong to other names.
+        // The retained names follow in their previous order. Their previous positions now belong to other names.
         for (_, name) in retained.between(FIRST_PLACE, retained.next_place()) {
             if let Some(entry) = retained.get(name) {
                 made.set(name, entry.inode, entry.mounted)?;

@@ -14,7 +14,7 @@ pub(crate) const SOURCE_CHUNK_BYTES: u64 = 64 << 10;
 /// component, a NUL or a leading slash. However, a component may have become a symlink since it was listed: open every
 /// component without following links.
 ///
-/// The file system only requests what a guest accesses, and stores the results.
+/// The file system requests only the data that a guest accesses, and stores the results.
 pub trait MountSource: Send + Sync {
     /// Returns a directory's entries, in any order, without `.` and `..`. Stop after `limit` + 1 entries: the file
     /// system then looks up names one by one with [`stat`](Self::stat). Omit entries that are not files, directories or
@@ -54,7 +54,7 @@ pub struct SourceEntry {
     pub stat: SourceStat,
 }
 
-/// The metadata of a path, as reported by a source. Equal values mean the same, unchanged file.
+/// The metadata of a path, as reported by a source. Two equal values describe the same, unchanged file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SourceStat {
     /// The type of the entry.
@@ -114,7 +114,7 @@ struct Piece {
     data: Arc<[u8]>,
 }
 
-/// A cache of chunks, which evicts the least recently used one first. The owner determines the maximum size.
+/// A cache that evicts the least recently used chunk first. The owner determines the maximum size.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MountCache {
     pieces: BTreeMap<Key, Piece>,
@@ -146,7 +146,7 @@ impl MountCache {
         Some(piece.data.clone())
     }
 
-    /// Inserts a chunk. Evicts others first, so that the cache never exceeds the bound.
+    /// Inserts a chunk. Evicts other chunks first, so that the cache never exceeds the bound.
     pub(crate) fn insert(&mut self, key: Key, data: Arc<[u8]>, bound_bytes: u64) {
         let cost = cost(&data);
         if cost > bound_bytes {

@@ -17,7 +17,7 @@ pub struct OpenOptions {
     pub follow: Follow,
     /// `true` to create an empty file if the name does not exist (`O_CREAT`).
     pub create: bool,
-    /// With `create`, `true` to fail if the name exists, even if it is a symlink (`O_EXCL`).
+    /// `true` to fail if the name exists, even if it is a symlink (`O_EXCL`). Has no effect without `create`.
     pub exclusive: bool,
     /// `true` to truncate the file (`O_TRUNC`).
     pub truncate: bool,
@@ -224,8 +224,7 @@ impl Vfs {
     /// Renames an entry. A file or symlink can replace a file or symlink, and a directory can replace an empty
     /// directory. If both names refer to the same file, both remain.
     ///
-    /// Renaming a mounted directory lists everything below it, because the source does not know the new names of those
-    /// files.
+    /// Renaming a mounted directory lists everything below it, because the source does not know the new paths.
     ///
     /// # Errors
     /// Returns any error from [`lookup`](Self::lookup); [`VfsError::CrossRoot`]; [`VfsError::Invalid`] for moving a
@@ -321,7 +320,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Returns the additional charge to the workspace for a rename: the charge for the new name, less the charges for
+    /// Returns the additional charge to the workspace for a rename: the charge for the new name, minus the charges for
     /// the removed names. At a full quota, a rename succeeds unless the name becomes longer or comes from a mount.
     fn rename_charge(
         &self,

@@ -9,7 +9,7 @@ use crate::{
     mount::{MountCache, MountSource, SourceError},
 };
 
-/// The permission of guests and the embedder to change a root.
+/// The permission to change a root, for guests and for the embedder.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Access {
     /// All changes are allowed, within the quotas.
@@ -108,7 +108,7 @@ impl Vfs {
         self.push_root(access, None, Body::empty_directory())
     }
 
-    /// Adds a root that shows a source. This method reads only the `stat` of the source's top directory.
+    /// Adds a root that shows the files of a source. This method reads only the `stat` of the source's top directory.
     ///
     /// With [`Access::ReadWrite`], a file is copied into memory when it is first written. The source is never changed;
     /// see [`Vfs::commit_plan`].

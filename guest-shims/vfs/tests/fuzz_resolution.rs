@@ -1,5 +1,6 @@
-//! Fuzzes path resolution with random bytes as paths and symlink targets. Nothing panics, no path leaves its directory,
-//! and the work is bounded. `GLOVEBOX_FUZZ_ITERATIONS` sets the number of iterations (default 20,000).
+//! Fuzzes path resolution with random bytes as paths and symlink targets. Checks that nothing panics, that no path
+//! leaves its directory, and that the work is bounded. `GLOVEBOX_FUZZ_ITERATIONS` sets the number of iterations
+//! (default 20,000).
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +18,7 @@ use glovebox_vfs::{Access, Follow, InodeId, OpenOptions, Vfs, VfsLimits};
 
 use support::Random;
 
-/// Returns a path that may exist, or sometimes arbitrary bytes.
+/// Returns a path that may exist, or, less often, arbitrary bytes.
 fn bytes(random: &mut Random) -> Vec<u8> {
     let mut made = Vec::new();
     if random.below(4) > 0 {

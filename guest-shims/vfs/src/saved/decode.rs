@@ -24,7 +24,7 @@ impl Vfs {
     ///
     /// `open` contains the numbers of the inodes that the guest has open, once for each reference. They replace the
     /// existing references. The bytes are untrusted: they are accepted only if a guest could have produced the state
-    /// within the quotas. The cost is proportional to the content.
+    /// within the quotas. The cost is proportional to the number of bytes.
     ///
     /// # Errors
     /// Returns [`RestoreError`] if the bytes are rejected. On failure, the file system is unchanged.

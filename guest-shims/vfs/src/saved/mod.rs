@@ -35,7 +35,7 @@ const VERSION: u8 = 2;
 /// Upper bound of saved inode numbers. It leaves enough numbers for new files, and sums do not overflow.
 const MAX_INODES: u64 = 1 << 48;
 
-// Type of an inode, in the low bits of its flags.
+// The type of an inode, in the low bits of its flags.
 const PRIVATE: u8 = 0;
 const MOUNTED: u8 = 1;
 const GONE: u8 = 2;
@@ -117,8 +117,8 @@ impl Vfs {
         to.finish()
     }
 
-    /// Collects the inodes of a mount that must be saved: written and open ones, the targets of changed names with
-    /// everything below them, and the directories on the paths to all of these.
+    /// Collects the inodes of a mount that must be saved: written and open inodes, the targets of changed names with
+    /// everything below them, and the directories on the paths to all of these inodes.
     fn reach(&self, reached: &mut Reached, root: &Root, open: &BTreeSet<InodeId>) {
         let journal = &root.committed;
         let mut left = vec![root.dir];
@@ -141,7 +141,8 @@ impl Vfs {
         }
     }
 
-    /// Encodes an inode. With `overlay`, only entries in the overlay are encoded, and the source supplies the others.
+    /// Encodes an inode. With `overlay`, only entries in the overlay are encoded, and the source supplies all other
+    /// entries.
     fn encode_inode(&self, to: &mut Encoder, id: InodeId, inode: &Inode, root: &Root, overlay: Option<&Reached>) {
         let mut flags = match &inode.body {
             Body::File { content: Content::Private(_), .. } => PRIVATE,
@@ -184,7 +185,7 @@ impl Vfs {
         to.length(written.len());
         let mut next = FIRST_PLACE;
         for (place, name, entry) in written {
-            // The places of an overlay's entries are unknown until the source is listed.
+            // The positions of an overlay's entries are unknown until the source is listed.
             let place = if overlay.is_some() { next } else { place };
             to.number(u64::from(place.saturating_sub(next)));
             next = place.saturating_add(1);
@@ -197,7 +198,7 @@ impl Vfs {
         to.number(u64::from(free.saturating_sub(next)));
     }
 
-    /// Returns the index of a name among the inode's names. The order of the names determines which one is reported as
+    /// Returns the index of a name among the inode's names. The order of the names determines which name is reported as
     /// the inode's path.
     fn link_index(&self, dir: InodeId, name: &str, entry: &Entry) -> usize {
         let links = self.inode(entry.inode).map(|inode| inode.links.as_slice()).unwrap_or_default();

@@ -70,7 +70,7 @@ impl Tree<'_> {
         Ok(self.usage)
     }
 
-    /// Assigns the names of all inodes.
+    /// Links all names to their inodes.
     fn link(&mut self) -> Result<(), RestoreError> {
         let mut names = std::mem::take(&mut self.read.names);
         names.sort_by_key(|&(inode, which, _)| (inode, which));
@@ -103,8 +103,8 @@ impl Tree<'_> {
         }
     }
 
-    /// Walks the current content of a root. Marks directories whose path also exists in the source as unlisted: their
-    /// entries are the differences. Returns the number of directories.
+    /// Walks the current content of a root. If a directory's path also exists in the source, marks the directory as
+    /// unlisted: its entries are then the differences from the source. Returns the number of directories.
     fn walk(&mut self, root: &Root) -> Result<usize, RestoreError> {
         let top = root.source.is_some().then(|| SourcePath { dir: Arc::from(""), name: Arc::from("") });
         let mut left = vec![Visit { dir: root.dir, position: Position { depth: 0, path_bytes: 0 }, source: top }];
@@ -141,7 +141,8 @@ impl Tree<'_> {
 
     fn check_place(&self, at: Position, child: &Inode, root: &Root) -> Result<(), RestoreError> {
         check_depth(&self.vfs.limits, at.depth, child.kind())?;
-        // Paths in a source can have any length. No slash follows the last name.
+        // Paths in a source can have any length. `path_bytes` includes a slash after the last name, which does not
+        // count towards the limit.
         if root.source.is_none() && at.path_bytes > self.vfs.limits.path_bytes.saturating_add(1) {
             return Err(RestoreError::Limit("path_bytes"));
         }

@@ -235,7 +235,7 @@ fn every_page_size_gives_the_whole_listing() {
         }
         assert_eq!(paged, whole);
     }
-    // Every cookie continues after its entry.
+    // A listing from an entry's cookie continues after this entry.
     for (at, entry) in whole.iter().enumerate() {
         let rest = vfs.read_dir(dir, entry.next_cookie, 1_000).unwrap();
         assert_eq!(rest, whole[at + 1..]);
@@ -282,7 +282,7 @@ fn removing_between_pages_skips_nothing() {
                 vfs.unlink(top, entry.name.as_bytes()).unwrap();
             }
         }
-        // A name that is removed and created again is a new entry; other entries keep their places.
+        // A name that is removed and created again is a new entry; all other entries keep their positions.
         let _ = touch(&mut vfs, top, "f00");
     }
     assert_eq!(seen.len(), 102);

@@ -1,4 +1,4 @@
-//! Tests of hostile and of unusual operations on a file system, one hazard per test.
+//! Tests of hostile and unusual operations on a file system, one hazard per test.
 
 #![allow(
     clippy::unwrap_used,

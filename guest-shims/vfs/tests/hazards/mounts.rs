@@ -198,7 +198,7 @@ fn names_in_an_unlistable_directory_are_looked_up() {
 
 #[test]
 fn lookups_in_unlistable_directories_are_limited() {
-    // `d` itself is charged as one entry, so twice the limit leaves room for one name less.
+    // `d` itself is charged as one entry, so one name fewer than twice the limit can be looked up.
     for (mount_entries, max) in [(1, 1), (2, 3), (5, 9), (6, 10)] {
         let (_, mut vfs, _, top) = crowded(mount_entries);
         for n in 0..10 {
@@ -261,7 +261,7 @@ fn repeated_listing_of_an_unlistable_directory_costs_lookups() {
     let (_, mut vfs, _, top) = crowded(5);
     let dir = vfs.lookup(top, b"d", Follow::No).unwrap();
     vfs.take_work();
-    // The root's entry leaves room for four, and the source returns one more.
+    // The root's entry leaves room for four entries, and the source returns one entry more.
     for work in [5, 500, 500] {
         assert_eq!(vfs.read_dir(dir, 0, 100), Err(VfsError::MountTooLarge));
         assert_eq!(vfs.take_work(), work);

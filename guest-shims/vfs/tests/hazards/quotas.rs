@@ -174,7 +174,7 @@ fn a_hundred_thousand_nested_directories_stop_at_the_limit() {
     assert_eq!(vfs.bytes_used(), 0);
 }
 
-/// Runs on a stack of 64 KiB. The nesting is far deeper than recursion would survive.
+/// Runs on a stack of 64 KiB, which recursion over the nested directories would overflow.
 #[test]
 fn deep_trees_are_walked_removed_and_dropped_without_recursion() {
     let work = || {

@@ -225,7 +225,7 @@ fn limit(name: &'static str, needed: u64, set: fn(&mut VfsLimits, u64), make: fn
 
 #[test]
 fn every_limit_is_exact_on_restore() {
-    // An inode with its name, and three chunks.
+    // The charge for an inode, its name, and three chunks.
     limit(
         "bytes",
         512 + 256 + 4 + 3 * 4_096,

@@ -61,7 +61,7 @@ fn check_sound(world: &World, mut vfs: Vfs, root: RootId, open: &BTreeSet<InodeI
     let (mut again, _) = world.like_new();
     again.restore(&saved, references).unwrap();
     assert_eq!(again.save(open), saved);
-    // Forged bytes can contain entries that equal the source's. Such entries are not saved again.
+    // Forged bytes can contain entries that equal entries of the source. These entries are not saved again.
     assert!(again.bytes_used() <= vfs.bytes_used());
     assert!(vfs.bytes_used() <= vfs.limits().bytes + (1 << 20) && vfs.inodes_used() <= vfs.limits().inodes);
 
@@ -77,7 +77,7 @@ fn check_sound(world: &World, mut vfs: Vfs, root: RootId, open: &BTreeSet<InodeI
         };
         assert!(is_path(&path), "{path:?}");
     }
-    // Reads and removes everything. A source might not have the entries that the bytes claim.
+    // Read and remove everything. A source might not have the entries that the bytes claim.
     let mut dirs = vec![String::new()];
     while let Some(dir) = dirs.pop() {
         for entry in vfs.list(root, &dir).unwrap_or_default() {
@@ -144,7 +144,7 @@ pub(crate) fn read_all(vfs: &mut Vfs, inode: InodeId) -> Vec<u8> {
     let mut data = vec![0; usize::try_from(vfs.stat(inode).unwrap().size_bytes).unwrap()];
     let mut done = 0;
     while done < data.len() {
-        // Odd step sizes read chunk borders at different positions.
+        // With an odd step size, reads cross chunk boundaries at different positions.
         let end = data.len().min(done + 3_001);
         let read = vfs.read_at(inode, done as u64, &mut data[done..end]).unwrap();
         assert!(read > 0);

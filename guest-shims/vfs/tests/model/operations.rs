@@ -101,7 +101,7 @@ impl World {
         let host = Arc::new(FakeHost::default());
         let mut model = Reference::default();
         let mut vfs = Vfs::new(VfsLimits {
-            // Small enough to evict some chunks.
+            // The cache is small enough that some chunks are evicted.
             mount_cache_bytes: 20_000,
             ..VfsLimits::default()
         });
@@ -278,7 +278,7 @@ impl World {
     }
 
     fn commit(&mut self) {
-        // Files that are removed while they are open lose their source; another test covers these.
+        // Files that are removed while they are open lose their source; another test covers this case.
         let model = &self.model;
         let (held, lost): (Vec<_>, Vec<_>) =
             self.held.drain(..).partition(|&(_, id)| model.tree.values().any(|&(other, _)| other == id));

@@ -1,4 +1,4 @@
-//! A fake host directory, and random seeds, which failing tests print.
+//! A fake host directory, and random seeds that the tests print.
 
 #![allow(dead_code, reason = "each test binary uses only some of these functions")]
 
@@ -34,7 +34,7 @@ pub(crate) struct FakeHost {
     pub(crate) reads: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) longest_read: AtomicU64,
-    /// If this is greater than 0, every call fails.
+    /// A value greater than 0 makes every call fail.
     pub(crate) broken: AtomicU64,
 }
 
@@ -188,7 +188,7 @@ impl MountSource for FakeHost {
             return Err(SourceError::new("not a file"));
         };
         let rest = data.get(usize::try_from(offset).unwrap()..).unwrap_or_default();
-        // Short reads are normal, so long reads return an odd number of bytes.
+        // A source may return fewer bytes than requested, so long reads are cut at an odd number of bytes.
         let len = rest.len().min(into.len()).min(40_961);
         into[..len].copy_from_slice(&rest[..len]);
         self.bytes_read.fetch_add(len as u64, Ordering::Relaxed);
@@ -204,7 +204,7 @@ impl MountSource for FakeHost {
     }
 }
 
-/// Returns the seed of a random test, from `GLOVEBOX_TEST_SEED` or random, and prints it.
+/// Returns the seed of a random test, and prints it. The seed is `GLOVEBOX_TEST_SEED`, or random without this variable.
 pub(crate) fn seed(test: &str) -> u64 {
     let given =
         std::env::var("GLOVEBOX_TEST_SEED").ok().map(|text| text.parse().expect("GLOVEBOX_TEST_SEED is a number"));
