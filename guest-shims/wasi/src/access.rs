@@ -91,8 +91,8 @@ impl Wasi {
         self.with_vfs(host, operation)
     }
 
-    /// If an operation failed because a path would have left its mount, records the path and returns the error for that
-    /// case.
+    /// If an operation failed because a path would have left its mount, records the path and returns
+    /// [`RealPath::outside`]. Returns any other result unchanged.
     pub(crate) fn record_escape<T>(&mut self, places: &[&RealPath], result: Call<T>) -> Call<T> {
         if let Err(CallFailure::Errno(Errno::NotCapable)) = result {
             // The file system does not say which of two paths left its mount. Report the one with `..`, which is more
@@ -264,7 +264,7 @@ fn errno_of(error: VfsError) -> Errno {
         VfsError::CrossRoot => Errno::Xdev,
         VfsError::NotPermitted => Errno::Perm,
         VfsError::BadInode => Errno::Badf,
-        // `Io` and any error added later: failures below the file system.
+        // `Io`, and any error that is added later, is a failure below the file system.
         _ => Errno::Io,
     }
 }
@@ -272,7 +272,7 @@ fn errno_of(error: VfsError) -> Errno {
 /// The directory entry with a given name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileAt {
-    /// There is no such entry.
+    /// The entry does not exist.
     Nothing,
     /// A file, with its content.
     File(Vec<u8>),

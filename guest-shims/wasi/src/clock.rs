@@ -45,9 +45,9 @@ impl TryFrom<u32> for ClockId {
 #[derive(Clone, Debug)]
 pub(crate) struct ClockState {
     source: Clock,
-    /// With [`Clock::Host`]: the value of the monotonic clock when this instance was created, in nanoseconds.
+    /// The value of the monotonic clock when this instance was created, in nanoseconds. Used with [`Clock::Host`].
     base_ns: u64,
-    /// With [`Clock::Fixed`]: the total sleeping time in nanoseconds.
+    /// The total sleeping time in nanoseconds. Used with [`Clock::Fixed`].
     slept_ns: u64,
 }
 

@@ -21,7 +21,7 @@ pub struct WasiLimits {
     /// `EMSGSIZE`.
     pub tool_bytes: u64,
     /// Maximum total size of displays retained per execution, in bytes (default 8 MiB). A display that does not fit is
-    /// counted and dropped, and so are all later ones; the guest's write succeeds.
+    /// counted and dropped, and so are all later displays; the guest's write succeeds.
     pub display_bytes: u64,
     /// Maximum number of open descriptors, including standard streams and preopens (default 256). Opening another one
     /// fails with `EMFILE`.
@@ -55,8 +55,8 @@ pub struct WasiConfig {
     /// `true` to add a preopen `/`: a read-only directory that contains only the mounts.
     ///
     /// A C library requests its preopens only once, so a guest that was snapshotted afterwards does not see mounts that
-    /// were added later. However, the library looks up every path that no other preopen covers in `/`, where mounts are
-    /// resolved at each call. Paths outside every mount then also reach the host, which refuses and records them
+    /// were added later. However, the library looks up a path in `/` if no other preopen covers it, and mounts in `/`
+    /// are resolved at each call. Paths outside every mount then also reach the host, which refuses and records them
     /// (`EACCES`, or `ENOENT` for a lookup). Without the preopen, the library refuses them silently.
     pub root_preopen: bool,
     /// The limits on host memory.

@@ -61,7 +61,7 @@ impl Device {
         self as u8
     }
 
-    /// Returns the device with a number in saved states.
+    /// Returns the device that `number` stands for in saved states.
     pub(crate) fn numbered(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|device| device.number() == number)
     }
@@ -271,12 +271,12 @@ mod tests {
     #[test]
     fn long_salts_and_keys_do_not_escape_the_work_limit() {
         let read = |numbers, salt: usize| Derivation::read(&request(numbers, &vec![0; salt])).map(drop);
-        // 2,048 hashes of the salt and 192 bytes, and one hash of 64 KiB of blocks.
+        // The derivation hashes the salt and 192 more bytes 2,048 times, and 64 KiB of blocks once.
         let max = (64 << 20) / 2_048 - 192 - 33;
         for (salt, expected) in [(max, Ok(())), (max + 1, Err(Errno::TooBig)), (1 << 20, Err(Errno::TooBig))] {
             assert_eq!(read([1, 1, 512, 32, 0], salt), expected, "{salt}");
         }
-        // 2,048 hashes of all blocks, the first of which come from an empty salt.
+        // The derivation hashes all blocks 2,048 times. The salt is empty.
         for (p, expected) in [(128, Ok(())), (1 << 18, Err(Errno::TooBig))] {
             assert_eq!(read([1, 1, p, 64 << 10, 0], 0), expected, "{p}");
         }

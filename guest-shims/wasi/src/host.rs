@@ -128,7 +128,7 @@ pub enum SecurityEvent {
     PathEscape {
         /// The number of attempts.
         count: u64,
-        /// The first such path, truncated to 256 bytes.
+        /// The first of these paths, truncated to 256 bytes.
         first_path: String,
     },
     /// The guest's writes, or its new files and directories, exceeded the workspace quota or the memory limit.

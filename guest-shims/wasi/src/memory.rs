@@ -120,7 +120,7 @@ impl Region {
     }
 }
 
-/// `filetype` of an unknown type: the standard streams.
+/// `filetype` of an unknown type, used for the standard streams.
 pub(crate) const UNKNOWN: u8 = 0;
 /// `filetype` of a character device.
 pub(crate) const CHARACTER_DEVICE: u8 = 2;

@@ -111,7 +111,7 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<TargetAb
         }
         None if here.is_empty() => TargetAboveMounts::Virtual { path: "/".to_owned() },
         None if is_above_a_mount(mounts, &here) => TargetAboveMounts::Virtual { path: here },
-        // The directories above the devices exist only for the devices.
+        // A directory that exists only because a device is below it cannot be accessed.
         None => return Err(Errno::NotCapable),
     })
 }
@@ -171,7 +171,7 @@ pub(crate) fn directory(vfs: &Vfs, mount: &Mount) -> Result<FdTarget, WasiError>
     Ok(FdTarget::Directory { inode })
 }
 
-/// Checks that these mounts are valid together.
+/// Checks that each mount is valid and that no two mounts have the same path.
 pub(crate) fn check_mounts(vfs: &Vfs, mounts: &[Mount]) -> Result<(), WasiError> {
     for (index, mount) in mounts.iter().enumerate() {
         if !is_mountable(&mount.path) {
@@ -191,8 +191,8 @@ pub(crate) fn check_mounts(vfs: &Vfs, mounts: &[Mount]) -> Result<(), WasiError>
 impl Wasi {
     /// Replaces the file system of a guest that was created from an image.
     ///
-    /// A preopen keeps its descriptor and path, and refers to the new mount at the same path; every preopen must have
-    /// such a mount. Other open files and directories are closed.
+    /// A preopen keeps its descriptor and path, and refers to the new mount at the same path. This mount must exist for
+    /// every preopen. Other open files and directories are closed.
     ///
     /// # Errors
     /// Returns [`WasiError`] if the mounts are invalid or a preopen has no mount. On failure, the state is unchanged.
@@ -234,7 +234,7 @@ impl Wasi {
     }
 
     /// Replaces the file system with another version, such as the current workspace after a rollback of the guest. The
-    /// version must have the same roots, and the references of all its users except this guest.
+    /// new version must have the same roots, and must already contain the references of all its other users.
     ///
     /// Descriptors keep their positions and refer to the inodes with the same numbers. The guest acquires references to
     /// these inodes. Descriptors whose inode does not exist are closed.

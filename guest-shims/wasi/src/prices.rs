@@ -9,8 +9,8 @@
 /// 100 ns in Wasmtime, including the time to take the WASI state out and put it back.
 pub const CALL: u64 = 500;
 
-/// The price of a byte moved between guest and host, the same as what Wasmtime charges a guest for copying a byte
-/// itself (`memory.copy`). These bytes are copied twice, through a bounded buffer, at about 10 bytes per nanosecond
+/// The price of a byte moved between guest and host. Wasmtime charges the same price for a byte that the guest copies
+/// itself (`memory.copy`). The host copies each byte twice, through a bounded buffer, at about 10 bytes per nanosecond
 /// each time.
 pub const BYTE: u64 = 1;
 

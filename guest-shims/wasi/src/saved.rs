@@ -27,7 +27,7 @@ use crate::{
 /// The first byte, which identifies the version of the layout.
 const VERSION: u8 = 1;
 
-// Targets of descriptors. The other numbers are those of devices.
+// The numbers of descriptor targets. All other numbers identify devices.
 const PREOPEN: u8 = 0;
 const STDIN: u8 = 1;
 const STDOUT: u8 = 2;
@@ -103,7 +103,7 @@ impl Wasi {
         }
         let mut next = 0;
         for (fd, descriptor) in self.table.iter().filter(|(_, descriptor)| self.is_held(descriptor)) {
-            // The gap plus one, so that 0 marks the end.
+            // Encode the gap plus one, because 0 marks the end.
             to.number(u64::from(fd).saturating_add(1).saturating_sub(next));
             next = u64::from(fd).saturating_add(1);
             encode_descriptor(&mut to, descriptor);
@@ -242,7 +242,7 @@ impl Wasi {
             let (path, root) = (from.text()?, from.number()?);
             let present = self.mounts.get(index);
             same &= present.is_some_and(|mount| mount.path == path);
-            // Roots are numbered in creation order, beginning with those in memory.
+            // Roots are numbered in creation order, beginning with the roots in memory.
             if let Some(present) = present.map(|mount| u64::from(mount.root.index()))
                 && other_kind.is_none()
                 && present != root

@@ -7,7 +7,7 @@ use crate::memory::size;
 /// The output of one execution to one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CapturedStream {
-    /// The retained bytes: the first ones, up to the limit.
+    /// The first bytes of the output, up to the limit.
     pub bytes: Vec<u8>,
     /// The total number of bytes that the guest wrote.
     pub total_bytes: u64,
@@ -76,7 +76,8 @@ impl Capture {
 
     /// Returns how many of `len` more bytes will be retained, given `room_bytes` of available memory.
     pub(crate) fn accepts(&self, len: u32, room_bytes: u64) -> u32 {
-        // After the first loss, no more bytes are retained, so that the output is a prefix of what the guest wrote.
+        // After the first dropped byte, no more bytes are retained, so that the retained output is a prefix of the
+        // guest's output.
         if self.truncated {
             return 0;
         }
@@ -278,8 +279,8 @@ pub(crate) struct DisplaysDevice {
 }
 
 impl DisplaysDevice {
-    /// Returns whether a message of this length is retained. After the first dropped message all others are dropped, so
-    /// that the retained ones are a prefix.
+    /// Returns whether a message of this length is retained. After the first dropped message, all later messages are
+    /// dropped, so that the retained messages are a prefix.
     pub(crate) fn accepts(&self, len: u64, cap_bytes: u64, room_bytes: u64) -> bool {
         self.shown.dropped == 0
             && self.shown.messages.len() < MAX_DISPLAYS

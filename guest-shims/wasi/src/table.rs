@@ -107,8 +107,8 @@ impl Table {
         table
     }
 
-    /// Restores the three standard streams, whatever the guest did with them. Returns the descriptors that had replaced
-    /// them.
+    /// Restores the three standard streams, regardless of the guest's changes to them. Returns the descriptors that had
+    /// replaced them.
     pub(crate) fn restore_stdio(&mut self) -> Vec<Descriptor> {
         let mut replaced = Vec::new();
         let first_free = size(FIRST_FREE);
@@ -138,7 +138,7 @@ impl Table {
     }
 
     /// Inserts a descriptor into the lowest free slot after the standard streams. If a script closes its standard
-    /// output, its prints must not end up in the next file that it opens.
+    /// output, its later output must not be written to the next file that it opens.
     pub(crate) fn insert(&mut self, descriptor: Descriptor, limit: u32) -> Result<u32, Descriptor> {
         if !self.has_room(limit) {
             return Err(descriptor);
@@ -283,14 +283,14 @@ pub(crate) const FILE: u64 = FD_DATASYNC
 pub(crate) const DIRECTORY_BASE: u64 = ALL
     & !(FD_READ | FD_SEEK | FD_TELL | FD_WRITE | FD_ADVISE | FD_ALLOCATE | FD_FILESTAT_SET_SIZE | POLL_FD_READWRITE);
 
-/// Rights of standard input, which do not include seek and tell.
+/// The rights of standard input, which do not include seek and tell.
 pub(crate) const INPUT: u64 = FD_READ | FD_FDSTAT_SET_FLAGS | FD_FILESTAT_GET | POLL_FD_READWRITE;
 
-/// Rights of standard output and standard error, which do not include seek and tell.
+/// The rights of standard output and standard error, which do not include seek and tell.
 pub(crate) const OUTPUT: u64 = FD_WRITE | FD_FDSTAT_SET_FLAGS | FD_FILESTAT_GET | POLL_FD_READWRITE;
 
-/// Rights of a device. The tools device supports neither seek nor tell (`ESPIPE`), but the C library treats a character
-/// device without these two rights as a terminal.
+/// The rights of a device. The tools device supports neither seek nor tell (`ESPIPE`), but the C library treats a
+/// character device without these two rights as a terminal.
 pub(crate) const DEVICE: u64 =
     FD_READ | FD_WRITE | FD_SEEK | FD_TELL | FD_FDSTAT_SET_FLAGS | FD_FILESTAT_GET | POLL_FD_READWRITE;
 

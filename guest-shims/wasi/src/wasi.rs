@@ -15,10 +15,10 @@ use crate::{
     table::{Descriptor, FdTarget, Table},
 };
 
-/// WASI state of one guest instance: descriptor table, file system, arguments, environment, standard streams, clocks,
-/// entropy and devices.
+/// The WASI state of one guest instance: descriptor table, file system, arguments, environment, standard streams,
+/// clocks, entropy and devices.
 ///
-/// A clone is a fork: it shares file contents until either of the two writes, and continues at the same positions.
+/// A clone is a fork: it shares file contents until either fork writes, and continues at the same positions.
 #[derive(Clone)]
 pub struct Wasi {
     pub(crate) vfs: Vfs,
@@ -158,7 +158,7 @@ impl Wasi {
         self.clock.set_source(clock);
     }
 
-    /// Makes the current value of the monotonic clock the base for continuing in another instance, whose
+    /// Saves the current value of the monotonic clock, so that the clock continues from it in another instance, whose
     /// [`Host::monotonic_ns`] starts from zero. Call this method on the state that is saved, not on a state that
     /// continues to run.
     pub fn settle_clock<H: Host>(&mut self, host: &mut H) {
@@ -203,7 +203,7 @@ impl Wasi {
     }
 
     /// Begins an execution. Clears output, displays, events and the unread parts of device replies, and disables
-    /// parking. Restores the standard streams with all their rights, whatever the guest did with them.
+    /// parking. Restores the standard streams with all their rights, regardless of the guest's changes to them.
     pub fn begin_execution(&mut self) {
         self.stdout.take();
         self.stderr.take();

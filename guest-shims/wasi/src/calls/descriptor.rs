@@ -13,13 +13,14 @@ use crate::{
 };
 
 pub(super) fn fd_fdstat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, stat: u32) -> Call {
-    // The guest requested parking earlier, with `PARK_FRAME`. The first query of standard input is the agreed point.
+    // The guest has requested parking with `PARK_FRAME`, and is parked at its next query of standard input.
     if fd == 0 && wasi.park.take() {
         return Err(Stop::Parked.into());
     }
     let Descriptor { target, flags, rights_base, rights_inheriting, .. } = wasi.table.get(fd)?;
     let file_type = match target {
-        // Not a character device, because the C library treats a character device that cannot seek as a terminal.
+        // The standard streams are not reported as character devices, because the C library treats a character device
+        // that cannot seek as a terminal.
         FdTarget::Stdin | FdTarget::Stdout | FdTarget::Stderr => memory::UNKNOWN,
         FdTarget::File { .. } => memory::REGULAR,
         FdTarget::Directory { .. } | FdTarget::Virtual { .. } => memory::DIRECTORY,
@@ -202,8 +203,8 @@ struct Entry {
     name: String,
 }
 
-/// Encodes directory entries. The last one is truncated at the end of the buffer, which tells the guest that there are
-/// more.
+/// Encodes directory entries. The last entry is truncated at the end of the buffer, which tells the guest that there
+/// are more entries.
 pub(super) fn fd_readdir<H: Host>(
     wasi: &mut Wasi,
     host: &mut H,

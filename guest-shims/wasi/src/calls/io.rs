@@ -260,8 +260,8 @@ fn check_park_frame<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) 
     Ok(wasi.park.check_frame(&frame))
 }
 
-/// Retains the bytes that fit into the limit and the memory, and only counts the others. Long output does not make a
-/// script fail.
+/// Retains the bytes that fit into the limit and the memory, and only counts the remaining bytes. Long output does not
+/// make a script fail.
 fn write_stream<H: Host>(wasi: &mut Wasi, host: &mut H, stream: Stream, regions: &[Region]) -> Call<u32> {
     let mut buffer = Buffer::default();
     let mut count = 0_u32;

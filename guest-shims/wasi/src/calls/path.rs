@@ -1,4 +1,4 @@
-//! Calls on paths: opening, creating, removing, renaming and linking. Also setting size and times.
+//! Calls on paths (opening, creating, removing, renaming and linking), and calls that read or set attributes.
 
 use glovebox_vfs::{FileKind, InodeId, OpenOptions, Vfs, VfsError};
 

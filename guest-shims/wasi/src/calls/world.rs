@@ -32,7 +32,7 @@ pub(super) fn clock_res_get<H: Host>(wasi: &mut Wasi, host: &mut H, id: u32, res
     write_u64(host, resolution, wasi.clock.resolution_ns())
 }
 
-/// Reads a clock. The requested precision is ignored, because each clock has only one.
+/// Reads a clock. The requested precision is ignored, because each clock has only one resolution.
 pub(super) fn clock_time_get<H: Host>(wasi: &mut Wasi, host: &mut H, id: u32, _precision: u64, time: u32) -> Call {
     let now = wasi.clock.now(host, ClockId::try_from(id)?);
     write_u64(host, time, now)
@@ -235,8 +235,8 @@ fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> 
             FdTarget::Device(Device::Null | Device::Displays | Device::Space | Device::Scrypt | Device::Text),
             FD_READ,
         ) => (0, 0),
-        // Always ready, although a read waits if nothing of a reply remains. The guest sets a timeout for each such
-        // read, so waiting here would be redundant.
+        // The tools device is always ready, although a read waits for a new reply if the last one was read completely.
+        // The guest sets a timeout for each read that may wait, so waiting here would be redundant.
         (FdTarget::Device(Device::Tools), FD_READ) => (wasi.tools.rest_bytes().max(1), 0),
         _ => (1, 0),
     })

@@ -10,7 +10,7 @@ use proptest::{
 
 use crate::support::{ALL_RIGHTS, APP, CREAT, FakeHost, Guest, IOVS, OTHER_PATH, OUT, PATH, READ, call};
 
-/// Generator xorshift64*: small, and the same on every machine.
+/// A xorshift64* generator, which produces the same sequence on every machine.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

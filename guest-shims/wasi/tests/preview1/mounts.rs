@@ -182,7 +182,7 @@ fn a_mount_can_be_replaced() {
     assert_eq!(guest.wasi.mounts().len(), 3);
 }
 
-/// A host directory with one file of 200,000 bytes. Reads return few bytes at a time and fail at `breaks_at`.
+/// A host directory with one file of 200,000 bytes. Reads return only a few bytes at a time, and fail at `breaks_at`.
 struct Slow {
     breaks_at: u64,
 }

@@ -181,7 +181,7 @@ fn restore_names_mismatched_mounts_and_preopens() {
         assert!(matches!(error, RestoreError::OtherMounts { .. }), "{error}");
         assert!(error.to_string().contains("\"/app\", \"/data\""), "{error}");
     }
-    // The mounts are at the same paths, but another root was created before theirs.
+    // The mounts are at the same paths, but another root was created before their roots.
     let mut vfs = Vfs::new(VfsLimits::default());
     vfs.add_root(Access::ReadOnly);
     let mut config = config(vfs, &["/app", "/data"]);
@@ -273,7 +273,7 @@ fn rollback_keeps_files_that_still_exist() {
     let len = guest.path("nameless");
     call!(guest, path_unlink_file(APP, PATH, len)).unwrap();
     guest.write(stays, b"STAYS-longer").unwrap();
-    // A second guest has a file open, which only that guest's reference keeps alive.
+    // A second guest has a file open. The file loses its name, so only the second guest's reference keeps it alive.
     let others = guest.open("of-another", CREAT).unwrap();
     let number = {
         call!(guest, fd_filestat_get(others, STAT)).unwrap();
@@ -434,14 +434,14 @@ fn mismatched_mounts_are_read_only_as_far_as_shown() {
             "the ninth path is not read: {count}"
         );
     }
-    // If the number of mounts is right, all of them are read, and none beyond.
+    // If the number of mounts is right, all of them are read, and nothing after them.
     assert_eq!(restore(&mounts(present, &[])), damaged);
     assert!(!shown(&mounts(present, &paths[..usize::try_from(present).unwrap()])).contains('…'));
 }
 
 #[test]
 fn mismatched_mount_paths_are_truncated_in_the_error() {
-    // A character that is displayed as five characters.
+    // The escape sequence of this character has five characters.
     for (length, characters) in [(63, 63), (64, 64), (65, 64), (1 << 20, 64)] {
         let path = "\u{1}".repeat(length);
         let RestoreError::OtherMounts { saved, .. } =

@@ -135,7 +135,7 @@ fn seeded_bytes_repeat_and_continue_in_a_fork() {
 
 #[test]
 fn the_generator_is_chacha20_as_published() {
-    // Key stream of a zero key, block 0 (draft-agl-tls-chacha20poly1305, test vector 1).
+    // The key stream of a zero key, block 0 (draft-agl-tls-chacha20poly1305, test vector 1).
     let mut guest = Guest::new();
     guest.wasi.set_entropy(Entropy::Seeded([0; 32]));
     call!(guest, random_get(DATA, 8)).unwrap();
