@@ -96,7 +96,7 @@ pub trait Machine {
     }
 
     /// Returns the entry `name` in the workspace's top directory, without following a link. Reads at most `max_bytes`
-    /// of a file. Charges the guest.
+    /// of a file. The guest is charged.
     fn file_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<FileAt, Errno>, MachineError> {
         let mut found = Ok(FileAt::Nothing);
         self.with_wasi(&mut |wasi, host| {
@@ -106,8 +106,8 @@ pub trait Machine {
         Ok(found)
     }
 
-    /// Atomically writes a file to the workspace's top directory, with the guest's clock and within its limits. Charges
-    /// the guest.
+    /// Atomically writes a file to the workspace's top directory, with the guest's clock and within its limits. The
+    /// guest is charged.
     fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError> {
         let mut replaced = Ok(());
         self.with_wasi(&mut |wasi, host| {

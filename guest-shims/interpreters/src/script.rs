@@ -56,7 +56,7 @@ pub struct Script<'a> {
 static NO_VARIABLES: BTreeMap<String, String> = BTreeMap::new();
 
 impl<'a> Script<'a> {
-    /// Returns a script without arguments, variables and input, whose instance is used again.
+    /// Returns a script without arguments, variables and input. Its instance is used again.
     pub(crate) fn plain(source: &'a str, name: &'a str) -> Self {
         Self {
             source,
@@ -130,7 +130,7 @@ impl Poke {
         old & !self.mask | self.word & self.mask
     }
 
-    /// Returns whether the word, whose value is now `now`, still contains this poke.
+    /// Returns whether the word still contains this poke. `now` is the word's current value.
     #[must_use]
     pub fn is_pending(self, now: u32) -> bool {
         now & self.mask == self.word & self.mask
@@ -151,7 +151,7 @@ pub struct Raised {
     pub line: Option<u32>,
 }
 
-/// An interpreter's report of how a script ended.
+/// An interpreter's report of the end of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// The script ran to its end. Holds the value of its trailing expression, if it was requested and is not `None` or
@@ -279,8 +279,8 @@ pub trait Driver: Send + Sync {
     fn close(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError>;
 }
 
-/// A driver that can also prepare an interpreter. A separate trait, so that programs that only run images can omit the
-/// code.
+/// A driver that can also prepare an interpreter. The trait is separate, so that programs that only run images can omit
+/// the code.
 pub trait Boot: Driver {
     /// Returns the arguments for booting the unprepared binary.
     fn boot_args(&self) -> Vec<String>;

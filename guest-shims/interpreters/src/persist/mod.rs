@@ -42,7 +42,7 @@ pub(crate) enum GlobalJson {
     NotState,
 }
 
-/// The next of a guest's globals.
+/// The next global of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NextGlobal {
     Global(String, GlobalJson),
@@ -70,7 +70,7 @@ pub(crate) trait Globals {
     fn print_error(&mut self, line: &str) -> Result<(), DriverError>;
 }
 
-/// The state of persistence between restoring and storing globals.
+/// The result of restoring globals, which is needed to store them after the script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PersistState {
     max_bytes: u64,
@@ -225,7 +225,7 @@ struct StoredGlobals {
 
 impl StoredGlobals {
     fn new(max_bytes: u64) -> Self {
-        // The braces take two bytes, but each global counts a comma and the last one has none.
+        // The braces take two bytes. Each global is counted with a comma, but the last global has none.
         Self { max_bytes, bytes: 1, texts: BTreeMap::new(), sizes: BTreeSet::new() }
     }
 

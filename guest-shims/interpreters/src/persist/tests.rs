@@ -69,7 +69,7 @@ fn largest_globals_are_left_out_first() {
     let texts: Vec<String> = sizes.iter().map(|size| "1".repeat(*size)).collect();
     let names = ["a", "b", "c", "d", "e", "f", "g"];
     for max in 2..220 {
-        // All but the largest globals, until the remaining ones fit.
+        // Omit the largest globals until the remaining ones fit.
         let mut fitting: Vec<(usize, &str)> = sizes.into_iter().zip(names).collect();
         fitting.sort_unstable();
         while fitting.iter().map(|(size, _)| size + 5).sum::<usize>() > max - 1 && fitting.pop().is_some() {}
