@@ -20,8 +20,8 @@ use crate::{Anchors, DriverError, Machine, Value};
 /// nested parentheses), and the engine provides 40 times as much.
 const STACK_BYTES: u32 = 320 << 10;
 
-/// The size of the new shadow stack, in 64 KiB pages. It replaces the build's: one build has only 60 KiB. The pages
-/// beyond [`STACK_BYTES`] are for native code below QuickJS's last check.
+/// The size of the new shadow stack, in 64 KiB pages. It replaces the build's own stack, which has only 60 KiB in one
+/// build. The pages beyond [`STACK_BYTES`] are for native code below QuickJS's last check.
 const SHADOW_PAGES: u32 = 16;
 const PAGE_BYTES: u32 = 64 << 10;
 /// The alignment of chunks in a segment, in bytes. The usable memory of the first chunk starts at this offset.
@@ -70,7 +70,7 @@ const INTERRUPT_HANDLER: &str = "__interrupt_handler";
 
 /// The export that holds the table slot of the function that reads promises. The recipe adds the export.
 const PROMISE_READER: &str = "__read_promise";
-/// The names of the promise reader in the boot scripts, with the `magic` of each.
+/// The names of the promise reader in the boot scripts, each with its `magic`.
 const PROMISE_READERS: [(&str, u32); 2] = [("promiseState", 0), ("promiseResult", 1)];
 /// The promise reader's calling convention (`JS_CFUNC_getter_magic`).
 const GETTER_WITH_MAGIC: u32 = 10;
@@ -87,7 +87,7 @@ const NAME_CALLEE: &str = "nameCallee";
 const NATIVES: (&str, &str) = ("glovebox:natives", include_str!("natives.js"));
 const FINISH: (&str, &str) = ("glovebox:finish", include_str!("finish.js"));
 
-/// The modules for scripts, without those in `node/`.
+/// The modules for scripts, except the modules in `node/`.
 const FACADES: [(&str, &str); 5] = [
     ("std", include_str!("std.js")),
     ("qjs:std", include_str!("std.js")),
@@ -183,7 +183,7 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     booted.at.interrupt_counter = booted.find_interrupt_counter()?;
     booted.settle_clock()?;
     if !lean {
-        // Must come last, so that only scripts that use the library write to its pages.
+        // The library must be loaded last, so that only scripts that use it write to its pages.
         booted.preload(preload)?;
         booted.import_all()?;
     }
@@ -303,7 +303,7 @@ impl BootedGuest<'_> {
         if text.is_empty() { Ok(()) } else { Err(fault(format!("the library threw {text}"))) }
     }
 
-    /// Runs the jobs that an evaluation has left. Fails if a job or the evaluated module failed.
+    /// Runs the jobs that an evaluation has queued. Fails if a job or the evaluated module failed.
     fn settle(&mut self, name: &str, value: JsValue) -> Result<(), DriverError> {
         self.guest.free(value)?;
         while let Some(completed) = self.guest.job()? {
@@ -362,7 +362,8 @@ impl BootedGuest<'_> {
         value.address().ok_or_else(|| fault(format!("the boot scripts did not define `{name}`")))
     }
 
-    /// Creates an error that the interpreter marks as uncatchable. Only an interrupted script produces such an error.
+    /// Creates an error that the interpreter marks as uncatchable. Interrupting a script is the only way to obtain this
+    /// error.
     fn uncatchable(&mut self) -> Result<JsValue, DriverError> {
         self.guest.write_word(self.at.interrupt, 1)?;
         let looped = self.eval(ENDLESS, 0)?.ok_or_else(|| fault("no memory"))?;

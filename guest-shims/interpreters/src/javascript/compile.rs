@@ -1,4 +1,4 @@
-//! Compiling source text, and choosing its grammar.
+//! Compiles source text, and chooses its grammar.
 
 use super::{
     guest::{EVAL_ASYNC, EVAL_COMPILE_ONLY, EVAL_MODULE, EVAL_STRICT, JsValue},
@@ -74,8 +74,9 @@ fn script_grammars(script: &Script<'_>) -> Vec<Grammar> {
     grammars
 }
 
-/// Returns `true` if a source that is or may be a module must keep its variables or return its value. Such a source runs
-/// as a script, without its imports and exports. Outside a session, a source that must be a module runs as a module.
+/// Returns `true` if a source that is or may be a module must keep its variables or return its value. If so, the source
+/// runs as a script, without its imports and exports. Outside a session, a source that must be a module runs as a
+/// module.
 pub(super) fn keeps_bindings(script: &Script<'_>) -> bool {
     if is_module(script) {
         return !script.last;
@@ -173,8 +174,8 @@ impl BootedGuest<'_> {
         let mut best: Option<(Position, JsValue, Facts)> = None;
         for failure in failures {
             let facts = self.facts(failure)?;
-            // A failed import, an error in an imported file, or exhausted memory or stack: all of these occur after
-            // parsing.
+            // Any other error occurs after parsing: a failed import, an error in an imported file, or exhausted memory
+            // or stack.
             let place = facts.position(name).filter(|_| facts.is_syntax_error()).unwrap_or(Position::END);
             if best.as_ref().is_some_and(|(farthest, ..)| *farthest >= place) {
                 self.guest.free(failure)?;
@@ -209,8 +210,8 @@ impl BootedGuest<'_> {
         Ok(true)
     }
 
-    /// Hides a failed module from later imports of its name, unless modules were loaded after it. Does not free it:
-    /// modules that it imports and that still wait refer to it, and access it when they complete.
+    /// Hides a failed module from later imports of its name, unless modules were loaded after it. Does not free the
+    /// module: modules that it imports and that are still waiting refer to it, and access it when they complete.
     pub(super) fn unlist_module(&mut self, program: JsValue) -> Result<(), DriverError> {
         let Some(module) = program.module() else { return Ok(()) };
         let link = module.saturating_add(self.at.module_link);

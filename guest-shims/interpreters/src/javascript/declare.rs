@@ -1,13 +1,13 @@
-//! Redeclaring a global binding in a later execution, as browser consoles allow.
+//! Redeclares global bindings in later executions, as browser consoles allow.
 //!
 //! In the language, a top-level `let`, `const` or `class` can be declared only once. Session users declare the same
 //! names repeatedly: to try another value, or because the first attempt threw and left the name in its dead zone.
 //!
 //! QuickJS checks all declarations of a script before running it. If a script throws and the number of bindings is
-//! unchanged, either this check rejected it and none of it ran, or it declares no name that is already bound. To
-//! distinguish these cases, the driver obtains the declared names from the interpreter: it runs the same source after a
-//! `throw`, with two empty tables that the interpreter fills with the declarations. If some of the names are bound, the
-//! driver frees them and runs the script again.
+//! unchanged, either this check rejected the script before any of it ran, or the script declares no name that is
+//! already bound. To distinguish these cases, the driver obtains the declared names from the interpreter: it runs the
+//! same source after a `throw`, with two empty tables that the interpreter fills with the declarations. If some of the
+//! names are bound, the driver frees them and runs the script again.
 //!
 //! Functions that were created earlier look up a global name on each use, so they see the new binding.
 

@@ -8,7 +8,8 @@
 //! compiles it before a source that may import it, or when the script calls `import()`. It runs when it is first
 //! imported.
 //!
-//! The driver compiles imported files with `import.meta` or `import()` in the same way, with replacements for both.
+//! The driver compiles imported files that contain `import.meta` or `import()` in the same way, and replaces these
+//! expressions.
 
 use super::{
     compile::{CompileOutcome, NAME_BYTES},

@@ -43,7 +43,7 @@ impl Facts {
         self.type_name == "SyntaxError"
     }
 
-    /// Returns whether the error means that a module was not found. In that case the source itself is a valid module.
+    /// Returns whether the error means that a module was not found. If so, the source itself is a valid module.
     pub(super) fn is_missing_module(&self) -> bool {
         self.type_name == "ReferenceError" && self.message.starts_with("could not load module")
     }
@@ -114,7 +114,7 @@ fn position_in(frame: &str, name: &str) -> Option<Position> {
 }
 
 impl BootedGuest<'_> {
-    /// Calls a describing function with a thrown value. The caller keeps the reference.
+    /// Calls `facts` or `report` in `driver.js` with a thrown value. The caller keeps the reference.
     fn describe(&mut self, function: u32, thrown: JsValue) -> Result<Facts, DriverError> {
         let mut answer = self.guest.apply(JsValue::object(function), &[thrown])?;
         if answer.is_exception() && self.take_interrupt()?.is_some() {

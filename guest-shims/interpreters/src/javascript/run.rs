@@ -1,4 +1,4 @@
-//! Execution: running the script, then its remaining jobs and timers, then flushing its open files.
+//! Executes a script: runs the script, runs its remaining jobs and timers, and flushes its open files.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{DriverError, GuestValue, Raised, Report, Script, SourceKind, Value};
 const DEFAULT_NAME: &str = "<sandbox>";
 
 /// Maximum number of queued jobs that `abandon` runs to empty the queue. The loop needs a limit because a job can queue
-/// others.
+/// other jobs.
 const MAX_ABANDONED_JOBS: u32 = 1_000_000;
 
 /// The argument of `prepare` in `driver.js`.
@@ -35,7 +35,7 @@ fn has_image_input(script: &Script<'_>) -> bool {
     script.name == DEFAULT_NAME && script.args.is_empty() && script.env.is_empty() && !script.has_stdin
 }
 
-/// The way in which the script's own work ended.
+/// The result of running a script's code, jobs and timers.
 enum Completion {
     Done(Option<GuestValue>),
     Threw(JsValue),

@@ -2,7 +2,7 @@
 //! changes.
 //!
 //! The builds contain no field offsets, so the driver searches each structure. There must be exactly one match, and it
-//! must behave as expected. Otherwise preparation fails, so no script ever runs on a guess.
+//! must behave as expected. Otherwise, preparation fails, so that no script runs with a wrong address.
 
 use super::{
     guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest, JsValue},
@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{DriverError, Value};
 
-/// Maximum shadow stack that the first call uses before the runtime records the start of the stack, in bytes.
+/// Maximum size of the shadow stack that the first call uses before the runtime records the start of the stack, in
+/// bytes.
 const FIRST_FRAME_BYTES: u32 = 4 << 10;
 
 /// A stack size that occurs nowhere else in the runtime.
@@ -35,7 +36,7 @@ const MAX_MEMORY_BYTES: u64 = 16 << 20;
 const LOOPS: [i64; 2] = [1_234, 4_321];
 /// Maximum number of jumps per loop iteration that decrement the interrupt counter.
 const MAX_JUMPS: i64 = 2;
-/// Maximum number of decrements outside the iterations while a loop is evaluated, from a few calls.
+/// Maximum number of decrements by calls outside the loop's iterations while a loop is evaluated.
 const MAX_CALLS: i64 = 50;
 /// The interpreter's initial counter (`JS_INTERRUPT_COUNTER_INIT`).
 const COUNTER_START: i64 = 10_000;

@@ -44,7 +44,7 @@ enum OpenBracket {
     Template,
 }
 
-/// Words that an operand follows.
+/// Words that are followed by an operand.
 const BEFORE_OPERAND: &str = "\
     return typeof instanceof in of new delete void throw case do else yield await default extends";
 
@@ -276,7 +276,7 @@ impl<'a> Tokens<'a> {
             _ => {
                 self.after_operand(false);
                 self.is_block_next = sign == b';';
-                // A dot before a property, as opposed to the three dots of a spread.
+                // A single dot precedes a property. Three dots are a spread.
                 self.is_after_dot =
                     sign == b'.' && !self.source.get(..self.at).is_some_and(|read| read.ends_with(".."));
             }

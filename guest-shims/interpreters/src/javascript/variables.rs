@@ -245,7 +245,7 @@ impl Globals for BootedGuest<'_> {
             return Ok(NextGlobal::End);
         }
         let Some(text) = self.guest.text(name)? else { return Ok(NextGlobal::Unreadable) };
-        // Includes the leading sign.
+        // The encoded text has one more character than the JSON text: the leading sign.
         let max = u32::try_from(max_bytes).unwrap_or(u32::MAX).saturating_add(1);
         let json = self.read_global(name, &text, max)?;
         self.guest.free(name)?;

@@ -87,9 +87,9 @@ const REACTOR_LOADER: &str = "import sys\n\
 const C_STACK_BYTES: u32 = 24 << 20;
 /// The size of a reactor's stack, in bytes. The stack is below all other memory, so an overflow traps.
 const REACTOR_STACK_BYTES: u32 = 16 << 20;
-/// Bytes of a reactor's stack that CPython can use before it raises a `RecursionError`. The C library's default of 128
-/// KiB is enough for 51 nested `sorted(key=…)`. The engine's native stack must not overflow before this limit is
-/// reached. With a limit of 768 KiB, `json.loads` overflows the native stack first.
+/// The number of bytes of a reactor's stack that CPython can use before it raises a `RecursionError`. The C library's
+/// default of 128 KiB is enough for 51 nested `sorted(key=…)`. The engine's native stack must not overflow before this
+/// limit is reached. With a limit of 768 KiB, `json.loads` overflows the native stack first.
 const REACTOR_STACK_USED: u32 = 512 << 10;
 /// `_PyOS_STACK_MARGIN_BYTES` (Include/internal/pycore_pythonrun.h): the distance between the limits for an exception
 /// and for an abort.
@@ -178,7 +178,7 @@ pub(super) fn boot(form: Form, machine: &mut dyn Machine) -> Result<Anchors, Dri
     anchors.0.insert("slot".to_owned(), slot);
     anchors.0.insert("random".to_owned(), state);
     anchors.0.insert("interrupt_reason".to_owned(), reason);
-    // The output contained the addresses. The interpreter is already parked.
+    // Discard the output, which contained the addresses. The interpreter is already parked.
     machine.wasi().begin_execution();
     Ok(anchors)
 }

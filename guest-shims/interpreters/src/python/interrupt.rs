@@ -1,4 +1,4 @@
-//! Interrupting a running CPython, like Ctrl-C but without a signal.
+//! Interrupts a running CPython, like Ctrl-C but without a signal.
 //!
 //! A signal's C handler (`trip_signal` in Modules/signalmodule.c, `_PyEval_SignalReceived` in Python/ceval_gil.c) only
 //! stores a few words. 3.12 stores 1 in four words: `Handlers[SIGINT].tripped`, `is_tripped`, `ceval.signals_pending`
@@ -20,7 +20,7 @@ use crate::{Anchors, DriverError, Interrupt, Poke};
 /// The anchors of the words that are set to 1, in the order in which CPython sets them. 3.15 uses two of them and the
 /// breaker.
 const WORDS: [&str; 4] = ["interrupt_0", "interrupt_1", "interrupt_2", "interrupt_3"];
-/// The anchor of the word in which a single bit is set, after all others.
+/// The anchor of the word in which a single bit is set, after all other words.
 const BREAKER: &str = "interrupt_breaker";
 /// `_PY_SIGNALS_PENDING_BIT` (Include/internal/pycore_ceval.h).
 const SIGNALS_PENDING: u32 = 1 << 1;

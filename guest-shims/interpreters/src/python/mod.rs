@@ -52,7 +52,7 @@ impl Boot for Python {
         }
     }
 
-    /// Returns the variables that the image keeps in `os.environ`.
+    /// Returns the variables that `os.environ` contains in the image.
     fn boot_env(&self) -> Vec<(String, String)> {
         boot::env()
     }
@@ -131,7 +131,7 @@ impl Driver for Python {
         let (function, fits) = if plain && !marked {
             ("run", python.send(source.as_bytes())?)
         } else {
-            // Also replaces the input of an earlier script in this instance.
+            // `run_with` also replaces the input of an earlier script in this instance.
             if marked == plain {
                 python.set_mark(!plain)?;
             }

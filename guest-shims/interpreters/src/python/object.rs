@@ -288,8 +288,8 @@ impl<'a> Interpreter<'a> {
     }
 }
 
-/// Derives another set of random words from `words`. Images with and without numpy therefore read equally many random
-/// bytes, so a script sees the same numbers in both.
+/// Derives another set of random words from `words`. Images with and without numpy therefore read the same number of
+/// random bytes, so a script sees the same random numbers in both.
 fn scattered(words: &[u8; TWISTER_WORDS * 4]) -> [u8; TWISTER_WORDS * 4] {
     // FNV-1a derives the seed, and SplitMix64 (Steele, Lea, Flood 2014) generates the words.
     let mut seed = words

@@ -5,8 +5,8 @@ use crate::{
     persist::{GlobalJson, NextGlobal},
 };
 
-/// The name of a script without a file (see [`Script::name`](crate::Script::name)). The driver has a fast path for such
-/// a script.
+/// The name of a script without a file (see [`Script::name`](crate::Script::name)). The driver has a fast path for a
+/// script with this name.
 pub(super) const DEFAULT_NAME: &str = "<sandbox>";
 
 /// Encodes fields for `fields()` in `boot/driver.py`.
