@@ -51,8 +51,8 @@ impl FleetName {
     }
 
     /// Returns the engine service of this session: one of 256 identical services, chosen by a digest of the name. A
-    /// balancer sees the service but not the object. Balancing by service keeps a session on the node that has the
-    /// session in memory, as long as that node is up.
+    /// load balancer sees only the service, not the object. Balancing by service therefore keeps a session on one node,
+    /// which holds it in memory.
     pub(crate) fn service(&self) -> String {
         let digest = Sha256::digest(self.to_string());
         service(digest.first().copied().unwrap_or_default())
@@ -192,7 +192,7 @@ impl FromStr for FleetUrl {
             _ => return Err(wrong("its scheme is not `restate` or `restates`")),
         };
         let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it has no host"))?;
-        // `Url` accepts hosts of other schemes in percent-encoding, which HTTP clients reject.
+        // For schemes other than HTTP, `Url` accepts percent-encoded hosts, which HTTP clients reject.
         let is_in_host = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
         if !host.starts_with('[') && !host.bytes().all(is_in_host) {
             return Err(wrong("its host has a character other than a letter, a digit, `-`, `.` and `_`"));

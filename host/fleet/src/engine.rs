@@ -1,5 +1,5 @@
-//! A single-machine engine, for getting started and for small fleets: Restate's own program as a child process, with
-//! its data in a directory.
+//! A single-machine engine, for getting started and for small fleets: the Restate server as a child process, with its
+//! data in a directory.
 //!
 //! Several machines need a Restate cluster, set up as its documentation describes.
 
@@ -18,13 +18,13 @@ use glovebox_runtimes::{HostProgram, ProgramSource, Progress, RuntimeError};
 
 use crate::{FleetError, FleetUrl, client::Http};
 
-/// Startup timeout. Startup takes about a second, and longer with much data.
+/// Startup timeout. Startup takes about a second, or longer with a lot of data.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Shutdown timeout.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// Polling interval during startup and shutdown.
 const POLL: Duration = Duration::from_millis(50);
-/// The number of bytes from the end of the log to show if startup fails.
+/// Number of bytes from the end of the log that a startup error shows.
 const LOG_TAIL_BYTES: usize = 2_000;
 
 /// The reason why the local engine could not start.
@@ -34,7 +34,7 @@ pub enum EngineError {
     /// The program cannot be fetched.
     #[error(transparent)]
     Program(Box<RuntimeError>),
-    /// The engine cannot be downloaded for this platform.
+    /// No download of the engine is available for this platform.
     #[error(
         "the engine can be downloaded only for Linux on x86-64; install `restate-server` and pass its path as --restate-server"
     )]
@@ -50,7 +50,7 @@ pub enum EngineError {
     /// The engine exited, or did not answer in time.
     #[error("the engine did not start ({reason}); its log `{log}` ends with:\n{tail}", log = escaped(.log), tail = glovebox::escaped_text(.tail))]
     Begin {
-        /// The exit status, or a message with the timeout.
+        /// The exit status, or a message that names the timeout.
         reason: String,
         /// The path of the log.
         log: PathBuf,
@@ -143,7 +143,7 @@ impl LocalEngine {
 impl Drop for LocalEngine {
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
-        // After SIGTERM the engine flushes its data. After SIGKILL it would have to replay its log.
+        // On SIGTERM, the engine flushes its data. After SIGKILL, it would have to replay its log at the next start.
         if rustix::process::kill_process(pid, rustix::process::Signal::TERM).is_ok() {
             let begun = Instant::now();
             while begun.elapsed() < STOP_TIMEOUT {
@@ -158,7 +158,7 @@ impl Drop for LocalEngine {
     }
 }
 
-/// Returns the requested ports, with free ports instead of 0, and one more free port.
+/// Returns the requested ports, with each 0 replaced by a free port, and one additional free port.
 fn free_ports((ingress, admin): (u16, u16)) -> io::Result<(u16, u16, u16)> {
     // All listeners are open at the same time, so the ports differ.
     let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
@@ -167,10 +167,10 @@ fn free_ports((ingress, admin): (u16, u16)) -> io::Result<(u16, u16, u16)> {
     Ok((ingress?, admin?, node?))
 }
 
-/// The number of partitions. Each partition needs memory, and one machine has few processors.
+/// The number of partitions. It is small, because each partition needs memory and one machine has few processors.
 const PARTITIONS: u32 = 4;
-/// The memory limit for the engine's tables, in bytes. The engine's default is meant for a dedicated machine and is
-/// too large here.
+/// The memory limit for the engine's tables, in bytes. The engine's default is meant for a dedicated machine and would
+/// be too large.
 const ROCKSDB_BYTES: u64 = 256 << 20;
 
 /// Formats the configuration as TOML. The engine listens on loopback only, and its telemetry is off.
@@ -203,7 +203,7 @@ bind-address = "127.0.0.1:{ingress}"
     )
 }
 
-/// Formats a TOML string. TOML accepts every escape sequence that `serde_json` writes.
+/// Formats text as a TOML string. TOML accepts every escape sequence that `serde_json` writes.
 fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -71,7 +71,7 @@ pub struct Resumption {
     pub answers: Vec<ToolAnswer>,
 }
 
-/// A tool.
+/// A tool that a request offers to its script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolOffer {

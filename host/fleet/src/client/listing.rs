@@ -48,7 +48,7 @@ struct Row {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FleetImage {
-    /// The image's identity, or a prefix of it if only nodes have the image.
+    /// The image's identity, or its first 32 digits if no session was opened in the image.
     pub image: String,
     /// The number of existing sessions that were opened in the image.
     pub sessions: u64,
@@ -93,8 +93,8 @@ impl FleetClient {
     /// Maximum number of sessions per page.
     pub const MAX_PAGE: usize = 1_000;
 
-    /// Lists the sessions after a name, in one scope or in all scopes. `limit` is clamped to between 1 and
-    /// [`MAX_PAGE`](Self::MAX_PAGE).
+    /// Lists the sessions whose names come after `after`, in one scope or in all scopes. `limit` is clamped to the
+    /// range from 1 to [`MAX_PAGE`](Self::MAX_PAGE).
     ///
     /// # Errors
     /// [`FleetError`] if the engine cannot be reached or sends an unexpected answer.
@@ -186,7 +186,7 @@ fn in_scope(scope: Option<&SessionId>) -> String {
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// The timeout for an answer.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(3_600);
-/// Maximum size of an answer in bytes: the engine's default limit on messages.
+/// Maximum size of an answer in bytes: the engine's default limit on the size of messages.
 pub(crate) const MAX_ANSWER_BYTES: usize = 32 << 20;
 
 /// An HTTP client for the engine. Cheap to clone.
@@ -204,7 +204,7 @@ pub(crate) enum HttpError {
 
 impl Http {
     pub(crate) fn new() -> Result<Self, FleetError> {
-        // If a provider is already installed, it stays in use.
+        // Fails if a provider is already installed, which then stays in use.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
             .no_proxy()

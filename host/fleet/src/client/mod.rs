@@ -90,7 +90,7 @@ impl FleetClient {
         self.call(name, "open", open, None).await
     }
 
-    /// Describes a session, without waiting for a running execution.
+    /// Returns the description of a session, without waiting for a running execution.
     ///
     /// # Errors
     /// [`FleetError::NotFound`] if the session does not exist, or another [`FleetError`] if the request fails.
@@ -264,7 +264,7 @@ impl FleetError {
             status::INVALID => Self::Invalid(message),
             status::NOT_RESUMABLE => Self::NotResumable(message),
             status::DIVERGED => Self::Diverged(message),
-            // A temporary failure in the engine or in a balancer in front of the engine, or a limit of one of them.
+            // The engine, or a load balancer in front of it, is overloaded or temporarily unavailable.
             429 | 502..=504 => unreachable(message),
             _ => Self::Failed(message),
         }

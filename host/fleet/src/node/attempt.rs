@@ -6,8 +6,8 @@
 //! the script. The sequence of steps therefore always matches the journal, wherever an execution was interrupted or
 //! cancelled.
 //!
-//! If the script waits only for answers from its caller, the execution ends: it is suspended as bytes, which the last
-//! step records. The caller resumes it with another execution, on any node.
+//! If the script waits only for answers from its caller, the execution is suspended. The last step then records the
+//! suspended execution as bytes. The caller resumes it with another execution, on any node.
 
 use std::{
     pin::Pin,
@@ -33,8 +33,8 @@ use super::{
 };
 use crate::{ExecuteReply, ExecuteRequest, WaitingExecution, client::status};
 
-/// Maximum size of an answer in bytes: half of the engine's limit on messages. The engine does not deliver messages
-/// beyond its limit.
+/// Maximum size of an answer in bytes: half of the engine's limit on the size of messages. The engine does not deliver
+/// messages beyond this limit.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// An attempt at an execution, on one node.
@@ -90,8 +90,8 @@ impl Attempt {
         Self { machine, state, request, cancel, invocation, running: None }
     }
 
-    /// Runs the step after the recorded steps. `recorded` are the calls recorded since the last step that this attempt
-    /// ran.
+    /// Runs the step after the recorded steps. `recorded` contains the calls recorded since the last step that this
+    /// attempt ran.
     pub(super) async fn step(&mut self, recorded: Vec<AnsweredCall>) -> Result<JournalStep, StepError> {
         let mut recorded = recorded.into_iter();
         let mut running = match self.running.take() {
@@ -157,11 +157,12 @@ impl Attempt {
                 None => {
                     let is_suspendable = input.tools.iter().any(|tool| tool.callback.is_none());
                     let request = Request::new(&input.source).kind(input.kind).stdin(&input.stdin);
-                    // `Machine::restored` reads the time of the opening.
+                    // The generation is the time of the opening. `Machine::restored` reads it to set the session's
+                    // clock.
                     request.suspendable(is_suspendable).session_generation(opened_ms)
                 }
             };
-            // A suspended execution contains its name and its context.
+            // A suspended execution already contains its name and its context.
             if let (None, Some(name)) = (&suspended, &input.name) {
                 request = request.name(name);
             }
@@ -177,8 +178,8 @@ impl Attempt {
         let mut running =
             RunningScript { session, started, targets, waits_for: Vec::new(), answers: Vec::new(), _place: place };
         if let Some(resumption) = &request.resumption {
-            // The script repeats its earlier steps, until it waits for the same calls. If it has been cancelled since,
-            // the next wait returns the result.
+            // The script repeats its earlier steps until it makes the recorded calls again. If it was cancelled after
+            // its suspension, the next `advance` returns the result.
             if let Progress::NeedsTools(calls) = advance(&running.started, Vec::new()).await? {
                 match resumption.answers.is_empty() {
                     true => running.waits_for = calls,
@@ -202,7 +203,7 @@ impl Attempt {
         .await
     }
 
-    /// Returns the tools that the request offers, with their callbacks.
+    /// Returns the tools that the request offers, and their callbacks.
     fn tools(&self) -> Result<OfferedTools, StepError> {
         let (mut tools, mut targets) = OfferedTools::default();
         for offer in &self.request.tools {
@@ -292,7 +293,8 @@ impl Attempt {
         AnsweredCall { call: call.id, tool: call.name.clone(), answer }
     }
 
-    /// Returns `true` if the execution was cancelled or timed out. A replay can be stopped earlier than the first run.
+    /// Returns `true` if the execution was cancelled or timed out. A replay can be stopped at an earlier call than the
+    /// first run.
     fn was_stopped(&self, execution: &Execution) -> bool {
         let is_late = matches!(execution.outcome, Outcome::Exhausted { resource: Resource::Time, .. });
         is_late || self.cancel.is_cancelled() || execution.outcome == Outcome::Cancelled
@@ -307,8 +309,8 @@ impl Attempt {
         is_short: bool,
     ) -> Result<JournalStep, StepError> {
         let at = Timestamp::now();
-        // A script stopped midway may leave a session that cannot continue, or that has not seen all answers. Roll it
-        // back.
+        // A script stopped midway may leave a session that cannot continue, or that has not received all answers. Roll
+        // it back.
         let is_rolled_back = is_short || running.session.ended().is_some();
         let state = match is_rolled_back {
             true => self.state.unchanged(at),
@@ -344,7 +346,7 @@ fn done(
 
 /// Returns an upper bound of the length of a suspended execution in an answer, in bytes.
 fn waiting_len(waiting: &WaitingExecution) -> usize {
-    // Quotes and backslashes in the arguments are escaped. The constant is the rest of a call's JSON.
+    // Quotes and backslashes in the arguments are escaped. The constant covers the rest of a call's JSON.
     let calls = waiting.calls.iter().map(|call| call.name.len() + 2 * call.arguments.len() + 64);
     calls.sum::<usize>() + waiting.suspended.len().div_ceil(3) * 4
 }
@@ -355,7 +357,7 @@ async fn advance(started: &Arc<Started>, answers: Vec<ToolAnswer>) -> Result<Pro
     blocking(move || {
         started.advance(answers, None).map_err(|error| match error {
             AdvanceError::Execute(error) => refused(&error),
-            // The engine retries the step, as after every panic of a node.
+            // The engine retries the step, as after any other panic of a node.
             error @ AdvanceError::Panicked => StepError::Later(error.to_string()),
             error @ (AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. }) => {
                 StepError::invalid(error.to_string())
@@ -367,7 +369,7 @@ async fn advance(started: &Arc<Started>, answers: Vec<ToolAnswer>) -> Result<Pro
 }
 
 /// Converts a sandbox error. The error is transient if this node is short of resources. Otherwise the request causes
-/// the error, which is the same on every node.
+/// the error, and every node would return it.
 fn refused(error: &ExecuteError) -> StepError {
     let message = glovebox::with_causes(error);
     match error {

@@ -39,7 +39,6 @@ struct ServedRuntime {
 /// The time and identity of a session's opening.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Opening {
-    /// The time of the opening.
     pub(super) at: Timestamp,
     /// Unique ID of the opening.
     pub(super) id: String,
@@ -55,14 +54,14 @@ impl Opening {
 /// A node's interpreters, its store of session states, and its sessions in memory.
 pub(super) struct Machine {
     engine: Engine,
-    /// The client of the admin API of the fleet's engine.
+    /// The client for the admin API of the fleet's engine.
     pub(super) admin: Admin,
     blobs: BlobStore,
     key: Option<SessionKey>,
     policy: Policy,
     served: Vec<ServedRuntime>,
     pub(super) callbacks: Option<Callbacks>,
-    /// A permit for each concurrent execution.
+    /// Semaphore with one permit for each concurrent execution.
     pub(super) places: Arc<Semaphore>,
     /// Maximum time to wait for a permit.
     pub(super) queue: Duration,
@@ -161,8 +160,8 @@ impl Machine {
         if let Some(session) = self.warm.take(name, &state.blob) {
             return Ok(session);
         }
-        // The blob exists as long as the stored state refers to it. It is missing only for a caller with an outdated
-        // state.
+        // The blob exists as long as the stored state refers to it. It is missing only if the caller's state is
+        // outdated.
         let gone = || StepError::Later(format!("the blob `{}` is not in the store", state.blob));
         let bytes = self.blobs.get(&state.blob, BlobStore::MAX_BYTES).await?.ok_or_else(gone)?;
         let (machine, opening, state) = (Arc::clone(self), state.opening.clone(), state.session.clone());
@@ -178,7 +177,7 @@ impl Machine {
         .await
     }
 
-    /// Restores the session in its state before a suspended execution. The execution uses the clock of the session in
+    /// Restores the session to its state before a suspended execution. The execution uses the clock of the session in
     /// which it was suspended. The seed of the random numbers is part of the restored state.
     pub(super) async fn restored(
         self: &Arc<Self>,
@@ -340,7 +339,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 /// The memory of an almost empty interpreter in bytes: its stack, its tables, and the pages that each execution writes.
 const INSTANCE_BYTES: u64 = 1 << 20;
 
-/// Sessions in memory, by name. Each is in the state of one blob, and serves only executions on that state.
+/// Sessions in memory, by name. Each session is in the state of one blob, and serves only executions on that state.
 #[derive(Debug)]
 pub(super) struct WarmSessionCache {
     max_count: usize,
@@ -384,7 +383,7 @@ impl WarmSessionCache {
         if self.max_count == 0 || bytes > self.max_bytes || session.ended().is_some() {
             return;
         }
-        // Evicted sessions are dropped after unlocking.
+        // Evicted sessions are dropped after `held` is unlocked.
         let mut out = Vec::new();
         let mut held = self.held.lock();
         out.extend(held.remove(&name));

@@ -24,7 +24,7 @@ use crate::{
     client::{EXISTS, status},
 };
 
-/// The handlers of a session. The engine runs them one at a time, except those with a shared context.
+/// The handlers of a session. The engine runs them one at a time, except handlers with a shared context.
 #[derive(Clone)]
 pub(super) struct SessionObject(pub(super) Arc<Machine>);
 
@@ -136,8 +136,8 @@ impl SessionObject {
 }
 
 impl SessionObject {
-    /// Opens a session. The future is boxed, because the compiler cannot resolve the lifetimes of the SDK's contexts
-    /// otherwise.
+    /// Opens a session. The future is boxed because the compiler cannot otherwise resolve the lifetimes of the SDK's
+    /// contexts.
     fn make<'a>(
         &'a self,
         ctx: &'a ObjectContext<'_>,
@@ -224,7 +224,7 @@ pub(super) struct Previous {
 }
 
 impl SessionState {
-    /// Returns the state after the next change.
+    /// Returns the state with this blob as the next generation.
     pub(super) fn next(&self, bytes: u64, executions: u64, at: Timestamp, blob: String) -> Self {
         let session = FleetSession {
             generation: self.session.generation + 1,
@@ -263,7 +263,7 @@ impl SessionState {
 }
 
 /// Returns the directory of a session's blobs. A session that is opened again under the same name uses a different
-/// directory. A late close of the first session therefore deletes no blob of the second.
+/// directory. Therefore a late close of the first session deletes no blob of the second.
 pub(super) fn blob_dir(name: &FleetName, opening: &str) -> String {
     format!("sessions/{name}/{opening}")
 }

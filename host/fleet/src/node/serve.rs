@@ -33,20 +33,20 @@ use crate::{
     client::{FleetError, Http},
 };
 
-/// Maximum number of connections. Engines and balancers open a few each.
+/// Maximum number of connections. Engines and load balancers open a few each.
 const MAX_CONNECTIONS: usize = 1_024;
 /// Maximum number of concurrent requests per connection. Further requests wait in the engine.
 const MAX_STREAMS: u32 = 1_024;
 /// HTTP/2 keep-alive: the idle time before a ping, and the timeout for the reply.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
-/// The path of the health check for balancers.
+/// The path of the health check for load balancers.
 const HEALTH: &str = "/health";
-/// The time for balancers to notice draining before the node asks existing connections to close.
+/// Time for load balancers to notice that the node is draining, before it asks existing connections to close.
 const NOTICE: Duration = Duration::from_secs(1);
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A process's node of a fleet: listens for the engine's requests and executes sessions.
+/// A fleet node in this process: listens for the engine's requests and runs executions.
 pub struct Node {
     endpoint: Endpoint,
     machine: Arc<Machine>,
@@ -88,12 +88,12 @@ impl Node {
         self.machine.images()
     }
 
-    /// Registers this node, or identical nodes behind a balancer, with the engine. `advertised` is the `http://` URL of
-    /// the node or the balancer, which the engine must be able to reach. The node must be [serving](Self::serve) during
-    /// the call. Retries for half a minute.
+    /// Registers this node, or identical nodes behind a load balancer, with the engine. `advertised` is the `http://`
+    /// URL of the node or the load balancer, which the engine must be able to reach. The node must be
+    /// [serving](Self::serve) during the call. Retries for half a minute.
     ///
     /// Fails if nodes of another version are registered at that address. With `replaces`, this registration replaces
-    /// them. No session may exist that only the replaced nodes can run.
+    /// them. Before that, close all sessions that only the replaced nodes can run.
     ///
     /// # Errors
     /// [`NodeError::OtherVersion`] if nodes of another version are registered at the address. [`NodeError::Refused`] if
@@ -122,8 +122,8 @@ impl Node {
             never = accept(&self.listener, &room, &answering, Some(&graceful)) => match never {},
             () = end => answering.is_draining.store(true, Ordering::Relaxed),
         }
-        // The node answers health checks until it stops. Otherwise it would be considered lost, and its executions
-        // would restart on other nodes.
+        // The node accepts health checks until it stops. If it were unreachable, it would be considered lost, and its
+        // executions would restart on other nodes.
         let notice = NOTICE.min(self.drain);
         tokio::select! {
             never = accept(&self.listener, &room, &answering, Some(&graceful)) => match never {},
@@ -188,7 +188,7 @@ impl Service<Request<Incoming>> for NodeService {
             return self.endpoint.call(request);
         }
         ready(self.health.call(request).into_inner().map(|mut answer| {
-            // 404 tells balancers that the node is draining and accepts no new requests.
+            // Status 404 tells load balancers that the node is draining and accepts no new requests.
             if self.is_draining.load(Ordering::Relaxed) {
                 *answer.status_mut() = StatusCode::NOT_FOUND;
             }
@@ -197,8 +197,8 @@ impl Service<Request<Incoming>> for NodeService {
     }
 }
 
-/// Creates a connection without Nagle's algorithm. The SDK's server leaves the algorithm on, which adds 40 ms to each
-/// call.
+/// Creates a connection without Nagle's algorithm. The SDK's server leaves the algorithm enabled, which adds 40 ms to
+/// each call.
 fn connection(
     stream: TcpStream,
     answering: NodeService,
@@ -214,9 +214,9 @@ fn connection(
         .serve_connection(TokioIo::new(stream), answering)
 }
 
-/// The timeout for a request to the admin API. To register a node, the engine discovers the node and stores the result.
+/// The timeout for a request to the admin API. A registration includes the discovery of the node by the engine.
 const WAIT: Duration = Duration::from_secs(60);
-/// Maximum number of attempts to register, while the engine or the node's address cannot be reached.
+/// Maximum number of attempts to register while the engine or the node's address is unreachable.
 const MAX_ATTEMPTS: u32 = 30;
 /// The pause between attempts.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -288,7 +288,7 @@ impl Admin {
             match self.http.ask::<RegisterAnswer>(&url, Some(&question), WAIT).await {
                 Ok(Ok(answer)) if answer.has(images) => return Ok(Registration { deployment: answer.id }),
                 Ok(Ok(_)) | Ok(Err((CONFLICT, _))) => return Err(NodeError::OtherVersion(advertised.to_owned())),
-                // The engine cannot reach the node: perhaps a balancer is not up yet.
+                // The engine cannot reach the node, perhaps because a load balancer is not up yet.
                 Ok(Err((status, text))) if tries >= MAX_ATTEMPTS => {
                     return Err(NodeError::Refused(format!("status {status}: {text}")));
                 }

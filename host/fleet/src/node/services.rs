@@ -43,7 +43,7 @@ use crate::{
 const RETENTION: Duration = Duration::from_secs(3_600);
 /// Inactivity timeout. It is longer than any execution, so that the engine never suspends a handler. When the input of
 /// a handler that listens for a signal ends, the SDK suspends the handler, even while a step runs. After that, only the
-/// signal would wake the handler. The engine detects a lost node by its connection.
+/// signal would wake the handler. The engine detects a lost node by its broken connection.
 const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
 /// The time for a handler to end after the engine has asked it to.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -155,7 +155,7 @@ pub(super) struct ImageServiceInput {
     request: ExecuteRequest,
 }
 
-/// The handler of an image's service. The engine has one object per session, without state.
+/// The handler of an image's service. The engine has one object per session, which stores no state.
 #[derive(Clone)]
 pub(super) struct ImageObject(pub(super) Arc<Machine>);
 

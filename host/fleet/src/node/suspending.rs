@@ -1,4 +1,4 @@
-//! Turning executions that wait for their caller into bytes, and reading these bytes.
+//! Conversion of executions that wait for their caller to bytes, and back.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 pub(super) enum SuspendAttempt {
     /// The execution has ended, and can be resumed.
     Suspended(SuspendedExecution),
-    /// The execution can no longer be suspended. It still waits. Contains the message for the script.
+    /// The execution can never be suspended, and still waits. Contains the error message for the script.
     Never(String),
     /// The script continues without its caller.
     Continues,
@@ -62,8 +62,8 @@ pub(super) async fn suspend(started: &Arc<Started>, key: Option<SessionKey>) -> 
     Ok(attempt)
 }
 
-/// Reads the bytes of an execution that was suspended in a session. They may be untrusted. Must be called on a blocking
-/// thread.
+/// Reads the bytes of an execution that was suspended in a session. The bytes may be untrusted. Must be called on a
+/// blocking thread.
 pub(super) fn read(bytes: &[u8], key: Option<&SessionKey>) -> Result<Suspended, StepError> {
     let suspended = Suspended::from_bytes(bytes, key).map_err(|error| match error {
         SuspendedBytesError::KeyMissing => StepError::invalid(

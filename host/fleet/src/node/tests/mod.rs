@@ -176,7 +176,7 @@ async fn repeated_execution_is_byte_identical() {
     let (again, _) = run(&other, &state, request(script), Vec::new()).await.unwrap();
     assert_eq!(printed(&first), printed(&again));
     assert!(printed(&first).contains("1000"), "the clock is fixed at the opening: {}", printed(&first));
-    // The bytes are equal as well, because they determine the blob's name.
+    // The blob's name contains a digest of the bytes, so the bytes are equal as well.
     assert_eq!(first.state.blob, again.state.blob);
 }
 
