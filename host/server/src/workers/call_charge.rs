@@ -1,4 +1,4 @@
-//! Memory of the calls that the server answers for workers.
+//! Memory charged for the calls that the server answers for workers.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::peer::ReplyBudget;
 use crate::byte_budget::{BudgetExhausted, ChargedBytes};
 
-/// The number of copies of a call's arguments in memory: the text, the parsed request, and the body that is sent.
+/// Number of copies of a call's arguments in memory: the text, the parsed request, and the body to send.
 const COPIES_OF_ARGUMENTS: usize = 3;
 /// The estimated memory of a call's thread, connection and headers, in bytes.
 const CALL_BYTES: usize = 128 << 10;
@@ -76,7 +76,7 @@ mod tests {
         let used = || (1 << 20) - bytes.free_bytes(None);
         let charge = CallCharge::begin(budget.clone(), 1 << 10).unwrap();
         assert_eq!(used(), CALL_BYTES + 3 * (1 << 10));
-        // Small pieces share a step of the budget.
+        // Small charges share one increment of the budget.
         for _ in 0..(512 << 10) {
             assert!(charge.charge(1));
         }

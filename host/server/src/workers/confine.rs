@@ -17,12 +17,12 @@ pub fn confine(access: &ConfinedAccess) -> Confinement {
 /// Like [`confine`], but for a process that then executes `program`, which inherits the confinement. The process can
 /// execute only this file, and is killed when the thread that started it ends.
 ///
-/// With landlock, the program must be linked statically, because its loader could not be executed. The process must not
-/// change its working directory afterwards.
+/// With landlock, the program must be statically linked, because executing a dynamic loader would be denied. The
+/// process must not change its working directory afterwards.
 ///
 /// # Errors
-/// Fails if the signal for the end of the parent or the resource limits cannot be set. The other protections depend on
-/// the system: see the result.
+/// Fails if the parent-death signal or the resource limits cannot be set. The returned value reports the other
+/// protections, which may be unavailable on this system.
 pub fn confine_program(access: &ConfinedAccess, program: &Path) -> std::io::Result<Confinement> {
     die_with_parent()?;
     limit_resources(access)?;
@@ -31,7 +31,7 @@ pub fn confine_program(access: &ConfinedAccess, program: &Path) -> std::io::Resu
     Ok(Confinement { resource_limits, no_new_privileges: no_new_privileges(), landlock, seccomp })
 }
 
-/// The programs that a confined process may execute. Landlock limits them to one file.
+/// The programs that a confined process may execute. If programs are allowed, landlock limits them to one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AllowedPrograms {
     Nothing,
@@ -126,7 +126,7 @@ pub enum Measure {
     Off(String),
 }
 
-/// The protections of a worker, in addition to the sandbox, or of a helper program.
+/// The protections by the operating system for a worker or a helper program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     /// Limits memory and open files, and disables core dumps.
@@ -215,7 +215,7 @@ mod tests {
         println!("{confinement:?}");
         assert_eq!((&confinement.resource_limits, confinement.gaps().count() > 2), (&Measure::On, false));
 
-        // Permitted operations.
+        // These operations are permitted.
         assert_eq!(fs::read_to_string(dir.join("read/file")).unwrap(), "text");
         fs::write(dir.join("write/new"), "x").unwrap();
         fs::rename(dir.join("write/new"), dir.join("write/renamed")).unwrap();
@@ -223,7 +223,7 @@ mod tests {
         assert!(fs::read("/proc/self/status").is_ok());
         UnixStream::pair().unwrap().0.write_all(b"x").unwrap();
 
-        // Memory and file descriptors beyond the limits.
+        // Memory and file descriptors are limited.
         assert!(Vec::<u8>::new().try_reserve_exact(2 << 30).is_err());
         let files: Vec<_> = (0..64).map_while(|_| fs::File::open(dir.join("read/file")).ok()).collect();
         assert!(files.len() < 64, "{}", files.len());

@@ -13,11 +13,11 @@ use seccompiler::{
 
 use super::confine::{AllowedPrograms, ConfinedAccess, Measure};
 
-/// The requested landlock version. With an older kernel, only the subset that the kernel supports is enforced.
+/// The requested landlock version. On an older kernel, only the subset that the kernel supports is enforced.
 const WANTED: ABI = ABI::V6;
 
 /// Restricts this thread, and threads that it starts later, to the files in `access` and to executing `program`. Also
-/// denies TCP, and signals and abstract Unix sockets of other processes.
+/// denies TCP, signals to other processes, and connections to their abstract Unix sockets.
 pub(super) fn restrict_files(access: &ConfinedAccess, program: Option<&Path>) -> Result<Measure, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = AccessFs::from_all(WANTED)
@@ -137,7 +137,7 @@ const CALLS: &[i64] = &[
     libc::SYS_utimensat,
     libc::SYS_write,
     libc::SYS_writev,
-    // The inherited socket and waiting for events.
+    // The inherited socket, and event polling.
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
@@ -158,7 +158,7 @@ const CALLS: &[i64] = &[
     libc::SYS_pipe2,
 ];
 
-/// System calls of x86-64 that newer architectures lack.
+/// System calls of x86-64 that newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
 const OLD_CALLS: &[i64] = &[
     libc::SYS_access,
@@ -233,11 +233,11 @@ fn program(programs: AllowedPrograms) -> Result<BpfProgram, CallsError> {
     rules.insert(libc::SYS_ioctl, one_of(1, IOCTLS)?);
     rules.insert(libc::SYS_prctl, one_of(0, PRCTLS)?);
     let pid = u64::from(std::process::id());
-    // `getrlimit` and `setrlimit` pass 0 for the calling process. With other IDs, the call changes the limits of the
-    // server and of other workers.
+    // `getrlimit` and `setrlimit` pass 0 for the calling process. With another ID, the call could change the limits of
+    // the server and of other workers.
     rules.insert(libc::SYS_prlimit64, one_of(0, &[0])?);
-    // `send`, which writes to the inherited socket, passes no address. An address would reach datagram sockets of other
-    // processes by path.
+    // `send`, which writes to the inherited socket, passes no address. With an address, the call could reach datagram
+    // sockets of other processes by path.
     let no_address = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
     rules.insert(libc::SYS_sendto, vec![SeccompRule::new(vec![no_address])?]);
     // `abort` and `raise` send signals to their own process.
@@ -245,7 +245,8 @@ fn program(programs: AllowedPrograms) -> Result<BpfProgram, CallsError> {
     rules.insert(libc::SYS_kill, one_of(0, &[pid])?);
     let thread = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(CLONE_THREAD), CLONE_THREAD)?;
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![thread])?]);
-    // Allowed here, so that the ENOSYS of the other filter applies: the kernel uses the strictest result of all filters.
+    // Allowed here, so that the ENOSYS of the other filter takes effect: the kernel applies the strictest result of all
+    // filters.
     rules.insert(libc::SYS_clone3, Vec::new());
     let filter =
         SeccompFilter::new(rules, SeccompAction::Errno(1), SeccompAction::Allow, std::env::consts::ARCH.try_into()?)?;

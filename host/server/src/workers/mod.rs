@@ -10,8 +10,8 @@
 //! * [`executor`]: forwards a tenant's work. [`relay`]: performs the workers' requests.
 //!   [`call_charge`]: the memory of these requests.
 //! * [`pool`], [`slot`]: the worker processes. [`peer`], [`protocol`]: the calls between server and worker.
-//! * [`serve`]: the worker's side. [`parent_store`]: the server's stores and quotas, as the worker uses them, and
-//!   the server's side of these operations.
+//! * [`serve`]: the worker's side. [`parent_store`]: both sides of the workers' access to the server's stores and
+//!   quotas.
 //! * [`confine`]: the restrictions that a process applies to itself before it starts the engine or a helper program.
 
 mod call_charge;
@@ -78,8 +78,8 @@ impl WorkersConfig {
 
 /// The upper bound of `workers.count`. More workers than processors do not increase the throughput.
 pub(crate) const MAX_WORKERS: usize = 256;
-/// The default limit on the private memory of a worker without live sessions, in bytes. It is high, because reserved
-/// memory that is never used counts as well.
+/// The default limit on the private memory of a worker without live sessions, in bytes. It is high, because memory that
+/// is reserved but never used counts as well.
 pub(crate) const WORKER_BYTES: u64 = 64 << 30;
 /// The default limit on the open files of a worker without live sessions.
 pub(crate) const WORKER_FILES: u64 = 4_096;

@@ -52,7 +52,8 @@ impl Drop for HeldByServer {
         let Some((peer, runtime)) = self.store.server.0.get() else { return };
         let (peer, tenant) = (peer.clone(), self.store.tenant.clone());
         let operation = StoreOperation::Release { number: self.number };
-        // Does not wait for the reply. An error means that the server has ended, and its locks with it.
+        // Do not wait for the reply. An error means that the server has ended, which has released the lock or the
+        // bytes.
         runtime.spawn(async move {
             let _ = peer.call::<Result<(), StoreFailure>>(&ToServer::Store { tenant, operation }, Vec::new()).await;
         });
@@ -190,7 +191,7 @@ impl Locks {
                 done(&self.add(HeldForWorker::Bytes { _reserved: reserved }))
             }
             StoreOperation::Release { number } => {
-                // Releasing a lock can take time, so it is dropped after unlocking.
+                // Releasing a session lock can take time, so it is dropped after `held` is unlocked.
                 let released = self.held.lock().remove(&number);
                 drop(released);
                 done(&())
@@ -212,7 +213,7 @@ impl Locks {
     }
 }
 
-/// Returns the reply to an operation that succeeded.
+/// Returns the reply to a successful operation.
 fn done(result: &impl Serialize) -> Message {
     done_with(result, Vec::new())
 }

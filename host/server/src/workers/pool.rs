@@ -178,9 +178,9 @@ impl Workers {
 
 /// Minimum and maximum delay between the end of a worker and the start of its replacement.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
-/// A worker that ran longer than this is considered stable. The next delay is the minimum again.
+/// Running time after which a worker is considered stable, which resets the next delay to the minimum.
 const STEADY: Duration = Duration::from_secs(30);
-/// Maximum time between a worker closing its socket and its exit.
+/// Maximum time for a worker to exit after it has closed its socket.
 const LAST: Duration = Duration::from_secs(2);
 /// The interval between health checks, and the timeout of each.
 const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(30));
@@ -209,7 +209,7 @@ fn supervise(slot: &WorkerSlot, index: usize, config: &WorkersConfig, service: &
     }
 }
 
-/// Starts a worker and waits for its end. Returns the reason.
+/// Starts a worker and waits until it ends. Returns the reason why it ended.
 fn run(slot: &WorkerSlot, config: &WorkersConfig, service: &Service, runtime: &Handle) -> io::Result<String> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_write_timeout(Some(config.start_time))?;

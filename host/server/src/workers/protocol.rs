@@ -1,6 +1,6 @@
 //! The protocol between the server and its workers.
 //!
-//! Long or binary data is sent in the binary part of a message. The JSON part contains the lengths.
+//! Long or binary data is sent in the binary part of a message, and the JSON part contains the lengths of the data.
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
@@ -30,12 +30,12 @@ pub(super) enum ToWorker {
         execution: u64,
         answers: Vec<AnswerPart>,
     },
-    /// Turns a started execution into bytes while it waits for answers, which ends it. The binary part of the reply
-    /// contains the bytes.
+    /// Suspends a started execution that waits for answers, which ends the execution. The binary part of the reply
+    /// contains the suspended execution.
     Suspend {
         execution: u64,
     },
-    /// Returns when a started execution has ended or was dropped.
+    /// Waits until a started execution has ended or was dropped.
     AwaitEnd {
         execution: u64,
     },
@@ -125,7 +125,7 @@ impl AnswerPart {
         (answers.into_iter().map(part).collect(), bytes)
     }
 
-    /// Returns the answers that [`split`](Self::split) received.
+    /// Returns the answers from which [`split`](Self::split) made these parts.
     pub(super) fn join(parts: Vec<Self>, bytes: &[u8]) -> Vec<ToolAnswer> {
         let mut rest = bytes;
         let answer = |Self { id, answer }| {
@@ -216,7 +216,7 @@ pub(super) enum StepReply {
 /// The reply to [`ToWorker::ListLeft`].
 pub(super) type EntriesReply = Vec<FileEntry>;
 
-/// The environment variables for scripts with a network.
+/// The reply to [`ToServer::OpenNetwork`].
 pub(super) type EnvironmentReply = BTreeMap<String, String>;
 
 /// An operation on a store. Its result is a `Result<T, StoreFailure>`.

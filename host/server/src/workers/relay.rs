@@ -90,10 +90,10 @@ pub(super) struct TenantRelay {
 #[derive(Default)]
 struct OpenNetworks(VecDeque<TenantNetwork>);
 
-/// The open network for a policy.
+/// An open network, with the policy changes for which it was opened.
 #[derive(Clone)]
 struct TenantNetwork {
-    /// The [`network_changes`] for which the network was opened.
+    /// The [`network_changes`] of the policy.
     changes: Arc<str>,
     /// The memory that the changes occupy when parsed, in bytes.
     bytes: usize,
@@ -142,8 +142,8 @@ impl OpenNetworks {
         self.0.iter().map(|network| network.bytes).sum()
     }
 
-    /// Adds a network. Removes the oldest networks beyond the limits, but never that of the unchanged policy. Does not
-    /// store a network that exceeds `MAX_NETWORK_BYTES` by itself; each call opens such a network again.
+    /// Adds a network. Removes the oldest networks beyond the limits, but never the network of the unchanged policy.
+    /// Does not store a network that exceeds `MAX_NETWORK_BYTES` by itself; each call opens such a network again.
     fn add(&mut self, network: TenantNetwork) {
         if network.bytes > MAX_NETWORK_BYTES {
             return;
@@ -294,7 +294,7 @@ fn text(bytes: Vec<u8>) -> Result<String, ServiceError> {
 
 fn relayed(call: CallPart, cancel: CancelToken, memory_bytes: u64, charge: Arc<CallCharge>) -> RelayedCall {
     let CallPart { index, session, time_ms } = call;
-    // Limit the time, so that adding it to the current time cannot overflow. No call lasts a day.
+    // Clamp the time to a day, longer than any call, so that the deadline cannot overflow.
     let time = Duration::from_millis(time_ms).min(Duration::from_secs(24 * 60 * 60));
     let deadline = Instant::now() + time;
     RelayedCall { index, session_id: session, cancel, deadline, memory_bytes, budget: Some(charge) }
@@ -391,7 +391,7 @@ mod tests {
         assert_eq!(add(UNCHANGED, 1), UNCHANGED);
         assert_eq!(add("f", MAX_NETWORK_BYTES - 1), format!("{UNCHANGED} f"));
         assert_eq!(add("g", 2), format!("{UNCHANGED} g"));
-        // A client can repeat values up to the size limit of a policy.
+        // A client can repeat a value until the policy reaches its size limit.
         let relay = relay();
         for n in 1..=20 {
             opened(&relay, json!({ "network": { "methods": vec!["GET"; 5_000], "timeout_ms": n } }));

@@ -64,7 +64,7 @@ pub fn read_config<T: DeserializeOwned>() -> Result<T, WorkerError> {
     let socket = socket().map_err(WorkerError::NotStarted)?;
     socket.peer_addr().map_err(WorkerError::NotStarted)?;
     let mut line = Vec::new();
-    // After this line, the parent sends nothing until the worker has reported that it is ready.
+    // The reader cannot buffer later messages: the parent sends nothing until the worker has reported that it is ready.
     let read = BufReader::new(socket).take(MAX_CONFIG_BYTES).read_until(b'\n', &mut line);
     read.map_err(WorkerError::NotStarted)?;
     serde_json::from_slice(&line).map_err(WorkerError::Config)
@@ -177,7 +177,7 @@ impl CallPart {
     }
 }
 
-/// Serves the parent until it closes the socket. The parent first sends a call that saves the sessions.
+/// Serves the parent until it closes the socket. Before that, the parent sends a call that saves the sessions.
 ///
 /// # Errors
 /// Fails if this process was not started as a worker.
@@ -242,7 +242,7 @@ fn json_reply(value: &impl Serialize) -> Message {
 impl CallHandler for WorkerSide {
     fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply) {
         match serde_json::from_slice::<ToWorker>(&call.json) {
-            // Scripts run without an additional task: most calls are scripts, and many are short.
+            // Scripts run without an additional task, because most calls are scripts and many are short.
             Ok(ToWorker::Run(run)) => self.run(run, &call.bytes, &cancel, reply),
             Ok(other) => drop(tokio::spawn(async move { reply.send(self.carry_out(other, call.bytes, cancel).await) })),
             Err(error) => reply.send(Err(ServiceError::Invalid(error.to_string()))),

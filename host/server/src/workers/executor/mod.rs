@@ -1,4 +1,4 @@
-//! The executor of a server with workers, which forwards a tenant's work to them.
+//! The executor that forwards a tenant's work to worker processes.
 
 use std::{fmt, sync::Arc};
 
@@ -25,7 +25,7 @@ use crate::{
     tenant::BoundedStore,
 };
 
-/// Maximum number of attempts to find a random fork name that belongs to the original's worker.
+/// Maximum number of attempts to find a random fork name that maps to the original's worker.
 const NAMES: usize = 1_000;
 
 /// The executor that forwards a tenant's work to the workers.
@@ -38,7 +38,7 @@ pub(crate) struct WorkerProcesses {
 
 impl WorkerProcesses {
     /// Creates a tenant's executor. Workers access the tenant's network through this process. They also access its
-    /// store through this process, or at least reserve the bytes of their writes here.
+    /// store through this process, or at least reserve the bytes of their writes in this process.
     pub(crate) fn new(service: &Service, config: &TenantConfig, store: Arc<BoundedStore>) -> Self {
         let TenantConfig { name, policy, tools, .. } = config;
         service.relays().add(name, TenantRelay::new(policy.clone(), store));
@@ -135,7 +135,7 @@ impl WorkerProcesses {
         operation: SessionOperation,
         bytes: Vec<u8>,
     ) -> Result<SessionReply, ServiceError> {
-        // The callers reserve memory for an exported session.
+        // Callers of `Export` have already reserved memory for the exported session.
         let is_reserved = matches!(operation, SessionOperation::Export { .. });
         let budget = if is_reserved { None } else { self.reply_budget() };
         let call = ToWorker::Session { tenant: self.tenant.clone(), operation };
@@ -151,7 +151,7 @@ impl WorkerProcesses {
         mut room: Room,
     ) -> Result<SessionReply, ServiceError> {
         let path = operation.subject().to_owned();
-        // Reading nothing returns the size.
+        // A read of zero bytes returns the size of the file.
         let nothing = FileOperation::ReadAt { path, offset: 0, length: 0 };
         let nothing = SessionOperation::Files { id: session.clone(), operation: nothing };
         let (FileAnswer::Content { size_bytes }, _) = self.ask(live, nothing, Vec::new()).await?.files()? else {
@@ -173,7 +173,7 @@ impl WorkerProcesses {
         }
         let operation = SessionOperation::Files { id: session, operation };
         let call = ToWorker::Session { tenant: self.tenant.clone(), operation };
-        // The contents need no further memory in the budget.
+        // `room` has already reserved the memory for the contents.
         session_reply(live, &call, Vec::new(), None).await
     }
 
@@ -207,7 +207,7 @@ impl WorkerProcesses {
 
 impl Executor for WorkerProcesses {
     fn name_of_fork(&self, of: &SessionId) -> SessionId {
-        // Prefer a name that belongs to the original's worker, which has the fork in memory.
+        // Prefer a name that maps to the original's worker, which has the fork in memory.
         let worker = self.worker_of(of).ok();
         let names = std::iter::repeat_with(SessionId::random).take(NAMES);
         names.into_iter().find(|name| self.worker_of(name).ok() == worker).unwrap_or_else(SessionId::random)
@@ -335,7 +335,7 @@ impl WorkerFiles {
         // The caller has reserved memory for the contents.
         let ask = ToWorker::ReadLeft { execution: self.execution, path: path.to_owned() };
         let ((), bytes) = self.runtime.block_on(self.live.peer.call(&ask, Vec::new()))?;
-        // The files of a finished execution do not change, so another length means that the worker is faulty.
+        // The files of a finished execution do not change, so a different length means that the worker is faulty.
         if u64::try_from(bytes.len()) == Ok(size_bytes) { Ok(bytes) } else { Err(ServiceError::WorkerDied) }
     }
 }
@@ -377,12 +377,12 @@ impl WorkerExecution {
         started
     }
 
-    /// Watches for the end of the execution, and cancels `ended` then.
+    /// Cancels `ended` when the execution has ended.
     fn watch(&self) {
         let (live, execution, ended) = (Arc::clone(&self.live), self.execution, self.ended.clone().drop_guard());
         self.runtime.spawn(async move {
             let _ended = ended;
-            // An error means that the worker has ended, and the execution with it.
+            // An error means that the worker has ended, and with it the execution.
             let _ = live.peer.call::<()>(&ToWorker::AwaitEnd { execution }, Vec::new()).await;
         });
     }

@@ -58,7 +58,7 @@ fn merged_list_ends_where_the_shortest_page_ends() {
 /// The length of a path and of arguments in a reply.
 const LONG: usize = 100_000;
 
-/// A worker with long replies.
+/// A worker that sends long replies.
 struct LongReplies;
 
 impl CallHandler for LongReplies {

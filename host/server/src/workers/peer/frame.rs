@@ -25,8 +25,8 @@ pub(super) const REPLY: u8 = 1;
 pub(super) const CANCEL: u8 = 2;
 
 const HEADER_BYTES: usize = 17;
-/// Maximum length of a part in bytes. Parts are buffered as they arrive, so a large length in a header allocates
-/// nothing.
+/// Maximum length of a part in bytes. Parts are buffered as they arrive, so a large length in a header does not cause a
+/// large allocation.
 pub(super) const MAX_PART_BYTES: u32 = 1 << 30;
 
 /// A JSON part with its binary part.
@@ -141,7 +141,7 @@ pub(super) async fn read_message(read: &mut (impl AsyncRead + Unpin), header: &H
     Ok(Message { json, bytes, room: None })
 }
 
-/// Reads a message without keeping it.
+/// Reads a message and discards it.
 pub(super) async fn skip_message(read: &mut (impl AsyncRead + Unpin), header: &Header) -> io::Result<()> {
     let bytes = u64::from(header.json) + u64::from(header.bytes);
     if tokio::io::copy(&mut read.take(bytes), &mut tokio::io::sink()).await? < bytes {
@@ -165,15 +165,15 @@ async fn read_part(read: &mut (impl AsyncRead + Unpin), length: u32) -> io::Resu
 /// is allowed to block.
 pub(crate) const MAX_SHORT_BYTES: usize = 64 << 10;
 
-/// Maximum number of bytes in the other side's calls in progress. Further calls are read only after others have been
-/// answered.
+/// Maximum total size of the other side's calls in progress, in bytes. Further calls are not read until some calls have
+/// been answered.
 const MAX_CALL_BYTES: usize = 4 << 30;
 /// The unit in which the bytes of calls are counted, because a semaphore grants at most `u32::MAX` permits at once.
 const UNIT_BYTES: usize = 1 << 10;
 /// Maximum number of the other side's calls in progress.
 const MAX_CALLS: usize = 16_384;
 
-/// The other side's calls in progress. Clones share them.
+/// The other side's calls in progress. Clones share this set.
 #[derive(Clone)]
 pub(super) struct Calls {
     tokens: Arc<Mutex<HashMap<u64, CancelToken>>>,

@@ -34,18 +34,18 @@ use frame::{CALL, CANCEL, Calls, Frame, Header, MAX_PART_BYTES, REPLY, read_head
 
 pub(super) use frame::{MAX_SHORT_BYTES, Message};
 
-/// Maximum length of a call's JSON in bytes, which exceeds the default maximum of a request body. Parsed JSON can
-/// occupy many times the memory of its text.
+/// Maximum length of a call's JSON in bytes, which is more than the default limit on request bodies. Longer JSON is
+/// rejected, because parsed values can occupy many times the memory of their text.
 const MAX_CALL_JSON_BYTES: u32 = 64 << 20;
 
-/// The side that answers calls from its peer.
+/// A handler of calls from the other side.
 pub(super) trait CallHandler: Send + Sync + 'static {
     /// Starts to answer a call. Must not block. Called within a Tokio runtime. `cancel` is cancelled when the other
     /// side cancels the call or disconnects.
     fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply);
 }
 
-/// A handle for replying to a call. Dropping it without a reply reports a panic.
+/// A handle for replying to a call. Dropping the handle without a reply reports a panic.
 pub(super) struct Reply {
     peer: Peer,
     calls: Calls,
@@ -84,11 +84,11 @@ struct PeerState {
     /// Calls to the other side, keyed by number.
     waiting: Mutex<HashMap<u64, WaitingCall>>,
     next: AtomicU64,
-    /// Cancelled when the other side has disconnected, while `waiting` is locked.
+    /// Cancelled while `waiting` is locked, when the other side disconnects.
     disconnected: CancellationToken,
 }
 
-/// The socket and the frames that wait for it.
+/// The socket and the frames that it has not yet accepted.
 struct Output {
     /// `None` after the last frame.
     socket: Option<Arc<OwnedWriteHalf>>,
@@ -101,7 +101,7 @@ struct Output {
 struct UnsentPart {
     bytes: Vec<u8>,
     written: usize,
-    /// The memory reserved for the frame, in its last part.
+    /// The memory reserved for the frame. Held by the frame's last part.
     _room: Option<Room>,
 }
 
@@ -195,8 +195,8 @@ impl Peer {
     }
 
     /// Calls the other side. `then` receives the reply, or an error: [`ServiceError::NoRoom`] if `budget` has no room
-    /// for the reply, and [`ServiceError::Invalid`] if the call is too long. If the other side has
-    /// disconnected, the error is [`ServiceError::NoWorker`]; if it disconnects during the call, it is
+    /// for the reply, and [`ServiceError::Invalid`] if the call is too long. If the other side has disconnected, the
+    /// error is [`ServiceError::NoWorker`]; if it disconnects during the call, the error is
     /// [`ServiceError::WorkerDied`]. `then` must not block.
     pub(super) fn call_then(
         &self,
@@ -235,7 +235,7 @@ impl Peer {
         }
     }
 
-    /// Ends the exchange after the frames already sent. The other side reads the end of the stream.
+    /// Ends the exchange after the queued frames are sent. The other side then reads the end of the stream.
     pub(super) fn close(&self) {
         self.0.output.lock().socket = None;
         self.0.has_output.notify_one();
@@ -374,8 +374,8 @@ impl Peer {
     }
 }
 
-/// Maximum length in bytes of a reply that is read even if the budget is exhausted, because an error would be as long.
-/// The JSON part counts twice.
+/// Maximum length in bytes of a reply that is read even if the budget is exhausted, because an error reply would be as
+/// long. The JSON part counts twice.
 const SHORT_REPLY_BYTES: usize = 4 << 10;
 
 /// The memory budget for the replies to a tenant's calls, and for the calls that the server answers for the tenant.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use super::*;
 use crate::byte_budget::ByteBudget;
 
-/// A side that replies with twice the number, and with 2 to everything else. It replies to 0 only after the call is
+/// A handler that replies with twice the number, and with 2 to everything else. It replies to 0 only after the call is
 /// cancelled.
 struct Double;
 
@@ -70,7 +70,7 @@ async fn replies_beyond_the_budget_are_discarded() {
     assert_eq!(one.in_progress(), 0);
 }
 
-/// A side that replies with a string of the requested length.
+/// A handler that replies with a string of the requested length.
 struct Text;
 
 impl CallHandler for Text {
@@ -80,7 +80,7 @@ impl CallHandler for Text {
     }
 }
 
-/// The thread that parsed the text.
+/// The ID of the thread that parsed the text.
 struct ParsedBy(ThreadId);
 
 impl<'de> Deserialize<'de> for ParsedBy {
@@ -100,7 +100,7 @@ async fn long_replies_are_parsed_on_blocking_threads() {
     }
 }
 
-/// A side that replies with 3 MiB that are charged to a budget.
+/// A handler that replies with 3 MiB that are charged to a budget.
 struct Charged(ByteBudget);
 
 impl CallHandler for Charged {
@@ -155,7 +155,7 @@ async fn a_cancelled_call_returns_its_reply() {
     assert_eq!(reply.unwrap().result::<u64>().unwrap().0, 0);
 }
 
-/// A side that drops its reply, like a task that panics.
+/// A handler that drops its reply, like a task that panics.
 struct Drops;
 
 impl CallHandler for Drops {
