@@ -178,7 +178,7 @@ impl Attempt {
         let mut running =
             RunningScript { session, started, targets, waits_for: Vec::new(), answers: Vec::new(), _place: place };
         if let Some(resumption) = &request.resumption {
-            // The script repeats its earlier steps until it makes the recorded calls again. If it was cancelled after
+            // The script repeats its earlier steps until it waits for its unanswered calls. If it was cancelled after
             // its suspension, the next `advance` returns the result.
             if let Progress::NeedsTools(calls) = advance(&running.started, Vec::new()).await? {
                 match resumption.answers.is_empty() {

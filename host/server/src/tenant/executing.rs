@@ -1,4 +1,4 @@
-//! Running a tenant's scripts, in new interpreters and in sessions.
+//! Execution of a tenant's scripts, in new interpreters and in sessions.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
 pub(crate) struct CancelOnDrop(pub(crate) CancelToken);
 
 impl CancelOnDrop {
-    /// Drops the guard. Does not cancel a suspended execution.
+    /// Drops the guard, without cancelling a suspended execution.
     pub(super) fn disarm_if(mut self, is_suspended: bool) {
         if is_suspended {
             self.0 = CancelToken::new();
@@ -101,8 +101,8 @@ impl Tenant {
         self.execute_then(door, work, watch, |finished| Ok(finished.execution)).await
     }
 
-    /// Runs a script, and records it in metrics and the audit log. Maps the result with `then`, on a thread as
-    /// described in [`Executor::run`](crate::executor::Executor::run).
+    /// Runs a script, and records it in metrics and the audit log. Maps the result with `then`, on the thread that
+    /// [`Executor::run`](crate::executor::Executor::run) describes.
     ///
     /// # Errors
     /// Fails if the script cannot be run or `then` fails.
@@ -122,7 +122,8 @@ impl Tenant {
         self.run(request, held, watch, begin, then).await
     }
 
-    /// Waits for `permits` to run a script, unless it is cancelled first, and checks its types. Counts a refusal.
+    /// Waits for `permits` unless the script is cancelled first, and checks the script's types. Counts a refusal in the
+    /// metrics.
     pub(super) async fn admit_work<H: Send + 'static>(
         &self,
         door: Door,
@@ -149,7 +150,7 @@ impl Tenant {
         work.session().is_some() && self.inner.executor.has_remote_sessions()
     }
 
-    /// Starts an execution with `begin` and waits for its end. Records it even if the caller drops the future.
+    /// Starts an execution with `begin` and waits until it ends. Records it even if the caller drops the future.
     async fn run<T: Send + 'static>(
         &self,
         request: AuditedRequest,
@@ -200,8 +201,8 @@ impl Tenant {
         Service::blocking(move || (tenant.audited_request(door, &mut work), work)).await
     }
 
-    /// Counts a request that was not admitted. Such requests are not recorded in the audit log, because a client can
-    /// repeat them without limit.
+    /// Counts a request that was not admitted. The audit log omits such a request, because a client could fill the log
+    /// with refused requests.
     pub(crate) fn refused(&self, door: Door, error: &ServiceError) {
         for metrics in [&self.inner.service.0.metrics, &self.inner.metrics] {
             metrics.refused(door, error.code());
@@ -218,9 +219,8 @@ impl Tenant {
         self.record_end(span, request, &result.map(AuditedResult::from).map_err(AuditedFailure::from));
     }
 
-    /// Like [`record_result`](Self::record_result), for an execution that was turned into bytes. `execution`
-    /// is `None` if its result was lost: its fuel and duration are then unknown. Hashing the bytes may take a tenth of a
-    /// second.
+    /// Like [`record_result`](Self::record_result), for an execution that was turned into bytes. `execution` is `None`
+    /// if its result was lost: its fuel and duration are then unknown. Hashing the bytes may take a tenth of a second.
     pub(super) fn record_suspension(
         &self,
         span: &Span,
@@ -241,7 +241,8 @@ impl Tenant {
         for metrics in [&service.metrics, &self.inner.metrics] {
             match ended {
                 Ok(executed) => metrics.executed(request.door, executed),
-                // Counted neither as refused, because it ran, nor as executed, because its duration is unknown.
+                // The execution counts neither as refused, because it ran, nor as executed, because its duration is
+                // unknown.
                 Err(failed) if failed.is_suspended() => {}
                 Err(failed) => metrics.refused(request.door, failed.code),
             }

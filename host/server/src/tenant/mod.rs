@@ -70,7 +70,7 @@ pub struct Tenant {
     /// The front end through which requests arrive, for the audit log.
     door: Door,
     replies: WeakReplyRooms,
-    /// The memory budget of the request's client, which unread results of suspended executions are charged to. `None` for
+    /// The memory budget of the client that sent the request, for unread results of suspended executions. `None` for
     /// other requests.
     unread: Option<ByteBudget>,
 }
@@ -81,7 +81,7 @@ struct TenantInner {
     executor: Arc<dyn Executor>,
     /// The executor in this process.
     here: Arc<InProcess>,
-    /// Locked while a session is created, so that the number of sessions cannot change between check and creation.
+    /// Locked while a session is created, so that concurrent requests cannot exceed the maximum number of sessions.
     making: Arc<tokio::sync::Mutex<()>>,
     turns: Turns,
     executions: Arc<Semaphore>,
@@ -159,7 +159,7 @@ impl Tenant {
         Self { door, ..self.clone() }
     }
 
-    /// Returns this tenant for requests of a client with this memory budget, which unread results are charged to.
+    /// Returns this tenant for requests of a client whose unread results are charged to this memory budget.
     pub(crate) fn charging(&self, budget: &ByteBudget) -> Self {
         Self { unread: Some(budget.clone()), ..self.clone() }
     }
@@ -282,11 +282,11 @@ pub struct TenantConfig {
     pub policy: Policy,
     /// Tools that the tenant's scripts may call. If the policy requires an approval for a tool's calls
     /// ([`ToolPolicy::approve`](glovebox::ToolPolicy::approve)), only [`McpServer`](crate::mcp::McpServer) calls it,
-    /// after a person at the client has approved the call. Other front ends leave the call to the client or deny it.
+    /// after a user of the client has approved the call. Other front ends leave the call to the client or deny it.
     pub tools: Vec<Tool>,
-    /// Tools that the tenant's scripts may call if a person at the client approves each call, whatever the policy
-    /// requires. Only [`McpServer`](crate::mcp::McpServer) offers them. A call that is not approved raises `ToolDenied`.
-    /// Default: none.
+    /// Tools that the tenant's scripts may call if a user of the client approves each call, whatever the policy
+    /// requires. Only [`McpServer`](crate::mcp::McpServer) offers them. A call that is not approved raises
+    /// `ToolDenied`. Default: none.
     pub approved_tools: Vec<Tool>,
     /// The client for callbacks, which lets requests define tools that external services answer. Default: none.
     pub callbacks: Option<Callbacks>,
@@ -311,8 +311,9 @@ pub struct TenantConfig {
     /// Maximum number of simultaneous executions whose tool calls the client answers, including unread results of
     /// executions that ended while suspended. Default 16.
     pub suspended: usize,
-    /// The store of suspended executions, which only this tenant uses. It can be a part of the place of the sessions, such
-    /// as a subdirectory, but it must not be the same store. Default: none, so clients store suspended executions.
+    /// The store of suspended executions, which only this tenant uses. It can be inside the session store, for example
+    /// in a subdirectory, but it must not be the session store itself. Default: none, so clients store suspended
+    /// executions.
     pub suspended_store: Option<Arc<dyn SessionStore>>,
     /// Maximum number of suspended executions in `suspended_store`. Default 1,000.
     pub stored_suspended: usize,
@@ -340,8 +341,8 @@ impl TenantConfig {
         Self::with(name.to_string(), SessionLocation::Fleet { client, scope: name })
     }
 
-    /// Adds the tools whose calls need an approval to `approved_tools`, and removes their handlers from `tools`. No
-    /// executor can then call them.
+    /// Adds the tools whose calls need an approval to `approved_tools`, and removes their handlers from `tools`, so
+    /// that no executor can call them.
     fn separate_approved_tools(&mut self) {
         for tool in &mut self.tools {
             if self.policy.needs_approval(tool.name()) && !tool.definition().is_stepped() {

@@ -1,4 +1,4 @@
-//! Limits on a tenant's concurrent work, and waiting for permits.
+//! Limits on a tenant's concurrent work, and the permits that admitted work holds.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl WorkPermits {
 }
 
 impl Tenant {
-    /// Locks session creation, so that the number of sessions cannot change between check and creation.
+    /// Locks session creation, so that concurrent requests cannot exceed the maximum number of sessions.
     async fn making(&self) -> Result<OwnedMutexGuard<()>, ServiceError> {
         let waited = self.inner.service.wait();
         let making = Arc::clone(&self.inner.making).lock_owned();
@@ -37,9 +37,9 @@ impl Tenant {
         self.admit_to(id, self.execution_permit(id.is_some())).await
     }
 
-    /// Like [`admit`](Self::admit), but also locks session creation if the operation creates a session.
-    /// Takes that lock after its turn in the session, so that a busy session does not delay the creation of others, and
-    /// before the permit to run, so that waiting requests occupy nothing that other tenants need.
+    /// Like [`admit`](Self::admit), but also locks session creation if the operation creates a session. Acquires that
+    /// lock after its turn in the session, so that a busy session does not delay the creation of other sessions.
+    /// Acquires it before the permit to run, so that waiting requests hold no permits that other tenants need.
     pub(super) async fn admit_operation(
         &self,
         operation: &SessionOperation,

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use super::Tenant;
 use crate::byte_budget::{ChargedBytes, Room};
 
-/// The memory of the replies to one request's operations. Belongs to the code that charges the request's response.
+/// The memory of the replies to one request's operations. Owned by the code that charges the request's response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReplyRooms(Arc<Mutex<Vec<Room>>>);
 

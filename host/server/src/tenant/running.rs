@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::Tenant;
 
-/// The cancellation tokens of a tenant's running executions, keyed by ID. Clones share them.
+/// The cancellation tokens of a tenant's running executions, keyed by ID. Clones share the tokens.
 #[derive(Clone, Default)]
 pub(super) struct RunningExecutions(Arc<Mutex<HashMap<String, CancelToken>>>);
 

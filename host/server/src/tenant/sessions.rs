@@ -18,14 +18,14 @@ use crate::{
 };
 
 /// Maximum number of bytes to reserve for the exported state of a session that is only in memory. The length of the
-/// state is unknown before the export, and is usually much less than the memory of the session.
+/// state is unknown before the export. It is usually much smaller than the memory of the session.
 const MAX_STATE_BYTES: u64 = 64 << 20;
 
 impl Tenant {
-    /// Opens a session. The default `id` has 128 random bits. Without `language` and `runtime`, the session uses
-    /// the first served runtime. `policy` contains changes to the tenant's policy, which only sessions in memory
+    /// Opens a session. The default `id` has 128 random bits. Without `language` and `runtime`, the session uses the
+    /// first served runtime. `policy` contains changes to the tenant's policy, which only sessions in memory
     /// ([`SessionLocation::Memory`](crate::SessionLocation::Memory)) support. `held`, such as memory charged for the
-    /// context, is dropped when the operation has ended, even if the caller has dropped the future before.
+    /// context, is dropped when the operation has ended, even if the caller drops the future earlier.
     ///
     /// # Errors
     /// Fails if a session with this ID exists, or if the tenant has reached its maximum number of sessions. Also fails
@@ -98,7 +98,7 @@ impl Tenant {
     }
 
     /// Restores a checkpoint of a session. Without `to`, restores the last checkpoint that differs from the current
-    /// state, or in a fleet the state before the last execution. Returns the restored checkpoint.
+    /// state or, in a fleet, the state before the last execution. Returns the restored checkpoint.
     ///
     /// # Errors
     /// Fails if the session does not exist or has a different generation, or if there is no such checkpoint.

@@ -52,7 +52,7 @@ pub struct FinishedExecution {
     pub(crate) finished: FinishedJob,
     /// Patterns of the workspace files to return, as given when the execution was started.
     pub return_files: Vec<String>,
-    /// The memory charged for the result if it was unread until now.
+    /// The memory charged for a result that was unread.
     pub(crate) charged: Option<ChargedBytes>,
 }
 
@@ -93,8 +93,8 @@ impl From<DeliveryError> for ServiceError {
 pub(super) struct Output(Arc<tokio::sync::Mutex<Option<OnOutput>>>);
 
 impl Output {
-    /// Replaces the callback. Waits while it is called: a script that polls for its tools can print while a step ends,
-    /// and the callback waits for a slow client.
+    /// Replaces the callback, after any call in progress has returned. A script that polls for its tools can print
+    /// while a step ends, and the callback waits for a slow client.
     pub(super) async fn set(&self, on_output: Option<OnOutput>) {
         *self.0.lock().await = on_output;
     }
@@ -147,9 +147,9 @@ impl Tenant {
         self.start_claimed(door, work, return_files, watch, None, then).await
     }
 
-    /// Like [`start_then`](Self::start_then), but resumes a stored execution. Claims it when the script has repeated
-    /// what it did before, so a request that fails earlier can be repeated. The script receives no answer if the claim
-    /// fails.
+    /// Like [`start_then`](Self::start_then), but resumes a stored execution. Claims the execution after the script has
+    /// repeated its earlier steps, so that the client can repeat a request that fails before. If the claim fails, the
+    /// script receives no answer.
     pub(crate) async fn start_claimed<T: Send + 'static>(
         &self,
         door: Door,
@@ -163,8 +163,8 @@ impl Tenant {
         let permits = self.admit_stepped(session.as_ref());
         let (suspended, held) = self.admit_work(door, &mut work, watch.cancel.as_ref(), true, permits).await?;
         let claim = match claim {
-            // Starting the script replaces the state of its session, so a request that has waited while the execution was
-            // resumed must fail here.
+            // Starting the script replaces the state of its session. Fail before that if another request has resumed
+            // the execution while this request waited.
             Some(claim) => Some(Service::blocking(move || claim.check().map(|()| claim)).await??),
             None => None,
         };
@@ -215,18 +215,18 @@ impl Tenant {
                 let _ = match advanced {
                     Ok(ExecutorStep::Done(finished)) => tenant.finish(stepping, *finished),
                     _ => {
-                        // A cancelled script can make calls while it handles the exception. A suspended one makes none:
-                        // only the request with the claim continues the script.
+                        // A script that is only cancelled can make calls while it handles the exception. Suspend it
+                        // first, because only the request with the claim may continue the script.
                         let _ = stepping.started.suspend().await;
                         tenant.end(stepping).await
                     }
                 };
                 return Err(error);
             }
-            // A resumed script repeats what it did before until it waits for the same calls.
+            // A resumed script repeats its earlier steps until it waits for its unanswered calls again.
             if !answers.is_empty() && matches!(advanced, Ok(ExecutorStep::NeedsTools { .. })) {
                 advanced = match stepping.started.advance(answers).await {
-                    // The client can resume the same bytes with other answers.
+                    // The client can resume the execution from the same bytes with other answers.
                     Err(error) if error.is_answer_error() => {
                         stepping.output.set(None).await;
                         let _ = tenant.end(stepping).await;
@@ -314,7 +314,7 @@ impl Tenant {
         execution: &str,
         then: impl FnOnce(FinishedExecution) -> Result<T, DeliveryError> + Send + 'static,
     ) -> Result<Option<T>, ServiceError> {
-        // First, so that a running execution is not suspended after the check below.
+        // Cancel a running execution first, so that it is not suspended after the check below.
         let is_running = self.inner.running.cancel(execution);
         let state = match self.inner.suspended.cancel(execution).await {
             Err(ServiceError::NoExecution { .. }) if is_running => return Ok(None),
@@ -338,7 +338,7 @@ impl Tenant {
         Ok(Some(Service::blocking(move || then(ended)).await??))
     }
 
-    /// Suspends an execution after a step, or maps its result. The caller must poll the future to its end.
+    /// Suspends an execution after a step, or maps its result. The caller must poll the future to completion.
     async fn after_step<T: Send + 'static>(
         &self,
         id: String,
@@ -437,7 +437,8 @@ impl Tenant {
 mod tests {
     use super::*;
 
-    /// The runtime of this test has one thread. If replacing the callback blocked it, the callback would never return.
+    /// The runtime of this test has one thread. If replacing the callback blocked that thread, the callback would never
+    /// return.
     #[tokio::test]
     async fn replacing_a_busy_output_callback_does_not_block_the_runtime() {
         let output = Output::default();

@@ -16,7 +16,8 @@ use tracing::{Instrument as _, Span, info_span, instrument::Instrumented};
 
 use crate::SPANS;
 
-/// Maximum age of the counted bytes. Other servers and `glovebox session` can write to the same store.
+/// Maximum age of the counted bytes. The count expires because other servers and `glovebox session` can write to the
+/// same store.
 const RECOUNT: Duration = Duration::from_secs(1);
 
 /// A store with a limit on the total size of its sessions. Removing or shrinking a session is always possible. Traces its
@@ -31,14 +32,14 @@ pub(crate) struct BoundedStore {
 /// server's workers reserve bytes in the server ([`ParentStore`](crate::ParentStore)).
 #[async_trait]
 pub(crate) trait ByteQuota: fmt::Debug + Send + Sync {
-    /// Reserves the bytes that are added to a session by a write of `bytes`. Fails if the total would exceed the limit.
+    /// Reserves the bytes by which a write of `bytes` enlarges a session. Fails if the total would exceed the limit.
     async fn reserve(&self, id: &SessionId, bytes: u64) -> Result<Reservation, StoreError>;
 }
 
 /// Bytes reserved for a write, dropped when the write has ended.
 pub(crate) type Reservation = Box<dyn Send + Sync>;
 
-/// The quota of a store, counted from its sessions and from those of the stores that share the quota.
+/// The quota of a store, which counts the sessions of all stores that share the quota.
 #[derive(Debug)]
 struct StoredBytes {
     store: Arc<dyn SessionStore>,
@@ -124,7 +125,7 @@ impl BoundedStore {
 }
 
 impl StoredBytes {
-    /// Counts the total size of all sessions, unless the last count is younger than `max_age`.
+    /// Computes the total size of all sessions, unless the last count is younger than `max_age`.
     async fn recount(&self, max_age: Duration) -> Result<(), StoreError> {
         let written = {
             let count = self.count.lock();
@@ -232,8 +233,7 @@ impl SessionStore for BoundedStore {
     }
 }
 
-/// A store that is always empty and refuses to save, for tenants whose sessions are in a fleet or only in
-/// memory.
+/// A store that is always empty and refuses to save, for tenants whose sessions are in a fleet or only in memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoStore;
 

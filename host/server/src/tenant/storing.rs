@@ -36,8 +36,8 @@ impl Claim {
         self.store.check_stored(&self.id)
     }
 
-    /// Removes the execution from the store, so that no other request resumes it. Of several claims for the same
-    /// execution, one succeeds.
+    /// Removes the execution from the store, so that no other request resumes it. If several requests claim an
+    /// execution, only one succeeds.
     pub(super) fn take(self) -> Result<(), ServiceError> {
         self.store.claim(&self.id, self.version)
     }
@@ -47,7 +47,7 @@ impl Claim {
 pub(crate) struct Suspension {
     pub(crate) id: SuspendedId,
     pub(crate) calls: Vec<ToolRequest>,
-    /// The generation of the execution's session afterwards, if known.
+    /// The generation of the execution's session after the suspension, if known.
     pub(crate) generation: Option<String>,
 }
 
@@ -129,8 +129,9 @@ impl Tenant {
         Service::blocking(work).await?
     }
 
-    /// Fails if the tenant has no store for suspended executions, or if the store has no room for another one. Also
-    /// fails for an execution in a session of a fleet, whose nodes pass answers to scripts without a claim.
+    /// Fails if the tenant has no store for suspended executions, or if the store has no room for another execution.
+    /// Also fails for an execution in a session of a fleet, because the fleet's nodes pass answers to scripts without a
+    /// claim.
     pub(crate) async fn check_suspended_store(&self, in_session: bool) -> Result<(), ServiceError> {
         if in_session && self.is_in_fleet() {
             return Err(ServiceError::Unsupported(NO_STORE));
@@ -140,8 +141,8 @@ impl Tenant {
 
     /// Suspends an execution that waits for answers to `calls`, and stores it with its request. Calls `reserve` first,
     /// with upper bounds of the sizes of the suspended execution and of its stored form in bytes. Once the execution is
-    /// suspended, it is also stored if the caller drops the future. In a session, the session can then be used by other
-    /// servers with the same store.
+    /// suspended, it is stored even if the caller drops the future. Other servers with the same store can then use the
+    /// execution's session.
     pub(crate) async fn store_suspended<R: Send + 'static>(
         &self,
         execution: String,
@@ -156,7 +157,7 @@ impl Tenant {
         stored.unwrap_or_else(|_| Err(NotStored::ended(ServiceError::Panicked)))
     }
 
-    /// The implementation of [`store_suspended`](Self::store_suspended). The caller must poll the future to its end.
+    /// The implementation of [`store_suspended`](Self::store_suspended). The caller must poll the future to completion.
     async fn suspend_into<R: Send + 'static>(
         &self,
         store: Arc<SuspendedStore>,
@@ -189,7 +190,7 @@ impl Tenant {
         let span = Span::current();
         let write = move || {
             let id = span.in_scope(|| store.write(entry, &stored))?;
-            // The bytes are in memory until here.
+            // The bytes stay in memory until here.
             drop(reserved);
             Ok::<_, ServiceError>((id, stored.calls))
         };
@@ -201,10 +202,10 @@ impl Tenant {
         Ok(Suspension { id, calls, generation })
     }
 
-    /// Reads a stored execution. Calls `reserve` with its size in bytes before.
+    /// Reads a stored execution, after calling `reserve` with its size in bytes.
     ///
     /// # Errors
-    /// Fails if it does not exist or has expired, if its seal is wrong, or if `reserve` fails.
+    /// Fails if it does not exist or has expired, if its seal is invalid, or if `reserve` fails.
     pub(crate) async fn read_suspended<R: Send + 'static>(
         &self,
         id: &str,
@@ -247,8 +248,8 @@ impl Tenant {
         self.with_suspended_store(delete).await
     }
 
-    /// Deletes the stored suspended executions that have expired. Other operations on them delete only some of the
-    /// expired ones. Does nothing if the tenant has no store for suspended executions.
+    /// Deletes the stored suspended executions that have expired. Other operations delete only some of the expired
+    /// executions. Does nothing if the tenant has no store for suspended executions.
     ///
     /// # Errors
     /// Fails if the store cannot be read.

@@ -1,4 +1,4 @@
-//! Turning an execution into bytes while it waits for answers to tool calls.
+//! Conversion of an execution into bytes while it waits for answers to tool calls.
 
 use glovebox_sessions::SessionId;
 use tracing::{Instrument as _, Span};
@@ -25,10 +25,10 @@ impl StepwiseExecution {
 
 impl Tenant {
     /// Turns a suspended execution into bytes and forgets it. [`Script::resumption`](crate::Script::resumption) resumes
-    /// it. Calls `reserve` first, with an upper bound of their size. Until this returns, the execution cannot be
-    /// resumed or cancelled ([`ServiceError::ExecutionBusy`]). In a session, the bytes contain the state before the
-    /// execution, and the session is rolled back as after a cancelled execution. Returns the session's generation
-    /// afterwards.
+    /// it. Calls `reserve` first, with an upper bound of the size of the bytes. Until this returns, the execution
+    /// cannot be resumed or cancelled ([`ServiceError::ExecutionBusy`]). In a session, the bytes contain the state
+    /// before the execution, and the session is rolled back as after a cancelled execution. Also returns the generation
+    /// of the session after that.
     ///
     /// # Errors
     /// Fails if the execution does not exist, is being resumed by another request, or is not suspendable
@@ -57,7 +57,7 @@ impl Tenant {
             _ => None,
         };
         let state_bytes = match session {
-            // The bytes from which the execution was resumed are counted already, and contain the state.
+            // The bytes from which the execution was resumed are already counted, and contain the session's state.
             Some((_, true)) => MAX_STATE_GROWTH_BYTES,
             Some((id, false)) => self.state_bytes(id).await?,
             None => 0,
@@ -69,7 +69,7 @@ impl Tenant {
         let reserved = reserve(max_bytes).await?;
         let Some((id, SuspensionState::Waiting(stepping))) = back.keep() else { return Err(ServiceError::Panicked) };
         let tenant = self.clone();
-        // Runs in a separate task, so that the execution is not lost if the client disconnects at the beginning.
+        // Runs in a separate task, so that the execution is not lost if the client disconnects.
         let suspend = async move { tenant.to_bytes(id, *stepping).await };
         let suspended = tokio::spawn(suspend.in_current_span()).await;
         let changed = suspended.map_err(|_| {
@@ -95,14 +95,15 @@ impl Tenant {
 
     /// Returns the number of bytes to reserve for a session's state before its current execution.
     async fn state_bytes(&self, id: SessionId) -> Result<usize, ServiceError> {
-        // The session was saved after the previous execution.
+        // The described size is that of the state before the execution, because the session is saved after each
+        // execution.
         let described = self.inner.executor.session(SessionOperation::Describe { id }.into()).await?;
         let bytes = usize::try_from(described.session()?.bytes).unwrap_or(usize::MAX);
         Ok(bytes.saturating_add(MAX_STATE_GROWTH_BYTES))
     }
 
     /// Turns an execution into bytes, ends it and forgets it. If that fails, suspends it again. The caller must poll
-    /// the future to its end.
+    /// the future to completion.
     async fn to_bytes(&self, id: String, stepping: StepwiseExecution) -> Result<ChangeResult<Vec<u8>>, ServiceError> {
         let bytes = match stepping.started.suspend().await {
             Ok(bytes) => bytes,

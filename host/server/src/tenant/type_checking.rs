@@ -1,4 +1,4 @@
-//! Checks of a tenant's scripts without running them: their syntax, and on request their types.
+//! Checks of a tenant's scripts that do not run them: syntax and, on request, types.
 
 use std::sync::Arc;
 
@@ -64,8 +64,8 @@ impl Tenant {
         self.validate_for(fresh, None).await
     }
 
-    /// Like [`validate`](Self::validate), but for a script that will run in a session. On request, checks its types also
-    /// against the session's variables. Waits for the session like an execution, and does not change it.
+    /// Like [`validate`](Self::validate), but for a script that will run in a session. The type check also uses the
+    /// session's variables. Waits for the session like an execution, and does not change it.
     ///
     /// # Errors
     /// Fails like [`execute_in`](Self::execute_in).
@@ -89,7 +89,7 @@ impl Tenant {
             }
             false => None,
         };
-        // The parser needs no tools.
+        // The syntax check needs no tools.
         fresh.script.tools.clear();
         let held = self.admit(session.as_ref()).await?;
         let (Findings { mut syntax_errors, type_errors }, _held) =
@@ -99,7 +99,7 @@ impl Tenant {
     }
 
     /// Checks the types of a script before it runs, if [`Script::check_types`] is set. The check holds the permits
-    /// `held` until it ends, even if the caller drops the future. Returns them for the execution.
+    /// `held` until it ends, even if the caller drops the future. Returns the permits for the execution.
     ///
     /// # Errors
     /// Fails with [`TypeCheckError::Found`] if the script has type errors. Ignores syntax errors, which the script

@@ -55,8 +55,9 @@ pub struct Script {
     #[serde(skip)]
     pub check_types: bool,
     /// A suspended execution to resume instead of starting the script. Its bytes contain the source, the name and the
-    /// input, so those of the script are ignored. The tools must be the same as at its start, and in a new interpreter
-    /// also the files and the policy. In a session, the state before the execution replaces the session's state.
+    /// input, so the script's own values are ignored. The tools must be the same as at the start of the execution. In a
+    /// new interpreter, the files and the policy must also be the same. In a session, the state before the execution
+    /// replaces the session's state.
     #[serde(skip)]
     pub resumption: Option<Resumption>,
     /// `true` to store the session's state before the execution when `resumption` is resumed in a session. The session's
@@ -85,7 +86,8 @@ impl Script {
         Ok(())
     }
 
-    /// Builds the engine's request. Moves the context and the tools out of `self`, because the context may be long.
+    /// Builds the engine's request. Moves the context and the tools out of `self`, because copying a long context is
+    /// slow.
     pub(crate) fn request(&mut self) -> Request<'_> {
         let (context, tools) = (self.context.take(), std::mem::take(&mut self.tools));
         let mut request = Request::new(&self.source).kind(self.kind).stdin(&self.stdin).tools(tools);
@@ -200,7 +202,8 @@ pub struct ChangeResult<T> {
 /// A callback that receives a guest's output.
 pub type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
 
-/// An output callback and a cancellation token for an execution. Dropping the execution's future also cancels it.
+/// An output callback and a cancellation token for an execution. Dropping the execution's future also cancels the
+/// execution.
 #[derive(Default)]
 pub struct Watch {
     /// Receives each chunk of output as soon as the guest writes it.

@@ -126,7 +126,7 @@ pub enum Measure {
     Off(String),
 }
 
-/// The protections by the operating system for a worker or a helper program.
+/// The operating system's protections for a worker or a helper program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     /// Limits memory and open files, and disables core dumps.

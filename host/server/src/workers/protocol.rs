@@ -125,7 +125,7 @@ impl AnswerPart {
         (answers.into_iter().map(part).collect(), bytes)
     }
 
-    /// Returns the answers from which [`split`](Self::split) made these parts.
+    /// Reassembles the answers from the parts that [`split`](Self::split) returned.
     pub(super) fn join(parts: Vec<Self>, bytes: &[u8]) -> Vec<ToolAnswer> {
         let mut rest = bytes;
         let answer = |Self { id, answer }| {

@@ -23,7 +23,7 @@ pub(super) struct SuspendedExecutions {
     /// Keyed by ID.
     entries: Arc<Mutex<HashMap<String, SuspendedEntry>>>,
     /// Held while the result of an execution that ended by itself is fetched. A result is charged only after it is
-    /// fetched, so results are fetched one at a time.
+    /// fetched. Fetching one result at a time limits the memory that is not yet charged.
     fetching: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -40,8 +40,8 @@ pub(super) enum SuspensionState {
     Waiting(Box<StepwiseExecution>),
     /// A request is resuming the execution or reading its result.
     Busy,
-    /// A request is turning the execution into bytes. Until it has done so or failed, the execution cannot be cancelled:
-    /// the client could not know whether the bytes exist.
+    /// A request is turning the execution into bytes. Until the request succeeds or fails, the execution cannot be
+    /// cancelled, because the client could not know whether the bytes exist.
     Suspending,
     /// The execution ended while it was suspended. The watcher is fetching its result.
     Fetching,
@@ -79,7 +79,7 @@ impl TakenExecution {
         self.state.as_ref()
     }
 
-    /// Returns the execution's ID and state, and does not put the execution back. The caller must suspend the execution
+    /// Returns the execution's ID and state, without putting the execution back. The caller must suspend the execution
     /// again or forget it.
     pub(super) fn keep(mut self) -> Option<(String, SuspensionState)> {
         self.state.take().map(|state| (self.id.clone(), state))
@@ -92,13 +92,13 @@ impl SuspendedExecutions {
         self.once_fetched(|| self.try_take(id, SuspensionState::Busy)).await
     }
 
-    /// Like [`take`](Self::take), in order to turn the execution into bytes.
+    /// Like [`take`](Self::take), but to turn the execution into bytes.
     pub(super) async fn take_to_suspend(&self, id: &str) -> Result<TakenExecution, ServiceError> {
         self.once_fetched(|| self.try_take(id, SuspensionState::Suspending)).await
     }
 
-    /// Takes an execution. Its entry has the state `meanwhile` until the execution returns. Returns `None` while the
-    /// watcher fetches the result.
+    /// Takes an execution. Its entry has the state `meanwhile` until the execution is put back. Returns `None` while
+    /// the watcher fetches the result.
     fn try_take(&self, id: &str, meanwhile: SuspensionState) -> Result<Option<TakenExecution>, ServiceError> {
         let mut entries = self.entries.lock();
         let entry = entries.get_mut(id).ok_or_else(|| not_found(id))?;
@@ -129,8 +129,8 @@ impl SuspendedExecutions {
                 taken => return Ok(taken),
             }
         };
-        // Cancelling runs hooks, which may take time or need the lock, so the lock is not held. `put` does not suspend
-        // the execution after this, but may have done so before.
+        // Cancelling runs hooks, which may take time or need the lock, so the lock is not held. After this call, `put`
+        // no longer suspends the execution, but it may have done so before.
         cancel.cancel();
         let mut entries = self.entries.lock();
         // If the execution has just ended, the request that resumed it has the result.
@@ -155,7 +155,7 @@ impl SuspendedExecutions {
         }
     }
 
-    /// Calls `attempt`. If it returns no value, calls it again when the watcher has fetched the result.
+    /// Calls `attempt`. If `attempt` returns no value, calls it again after the watcher has fetched the result.
     async fn once_fetched<T>(&self, attempt: impl Fn() -> Result<Option<T>, ServiceError>) -> Result<T, ServiceError> {
         if let Some(value) = attempt()? {
             return Ok(value);
@@ -202,7 +202,8 @@ impl SuspendedExecutions {
         self.entries.lock().get(id).map(|entry| entry.expires)
     }
 
-    /// Defers the deadline of an execution. Does nothing if the execution does not exist.
+    /// Extends the deadline of an execution to `expires` if that is later. Does nothing if the execution does not
+    /// exist.
     pub(super) fn defer(&self, id: &str, expires: Instant) {
         if let Some(entry) = self.entries.lock().get_mut(id) {
             entry.expires = entry.expires.max(expires);
@@ -248,8 +249,8 @@ impl SuspendedExecutions {
         drop(held);
     }
 
-    /// Maps the result of an ended execution with `then`, which takes over the charged memory, and removes the
-    /// execution. If `then` fails with [`DeliveryError::NoRoom`], the result stays and can be read again.
+    /// Maps the result of an ended execution with `then`, which receives the charged memory, and removes the execution.
+    /// If `then` fails with [`DeliveryError::NoRoom`], the result stays and can be read again.
     pub(super) fn read<T>(
         &self,
         id: &str,
@@ -347,7 +348,7 @@ impl Tenant {
 }
 
 /// Watches a suspended execution. Ends it on timeout or shutdown. If it ends by itself, fetches its result and releases
-/// its resources. `has_ended` is cancelled at its end.
+/// its resources. `has_ended` is cancelled when the execution ends.
 async fn watch(tenant: Tenant, id: String, has_ended: CancellationToken) {
     let (executions, service) = (&tenant.inner.suspended, &tenant.inner.service);
     while let Some(expires) = executions.expires(&id) {

@@ -17,7 +17,7 @@ use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The size of the head's length in bytes.
+/// The size of the field with the head's length, in bytes.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
 /// The parts of a request that are stored with its suspended execution.
@@ -44,7 +44,7 @@ impl SuspendedRequest {
         const REST_BYTES: usize = 1_024;
         /// The maximum size of a list element without its text.
         const ELEMENT_BYTES: usize = 32;
-        /// The maximum size of a character of a text in JSON. Longest: `\u0001`.
+        /// The maximum size of an escaped character in JSON, such as `\u0001`.
         const ESCAPED_BYTES: usize = 6;
         let texts = self.files.iter().map(|(path, _)| path).chain(&self.return_files);
         let texts = texts.map(|text| ESCAPED_BYTES * text.len() + ELEMENT_BYTES).sum::<usize>();
@@ -83,7 +83,7 @@ struct Head {
 }
 
 impl StoredExecution {
-    /// Returns the stored form, sealed with `seal`, to which nothing was added yet.
+    /// Returns the stored form, sealed with `seal`, which must be new.
     pub(super) fn encode(&self, mut seal: Seal) -> serde_json::Result<Vec<u8>> {
         let files = &self.request.files;
         let head = HeadRef {
@@ -94,7 +94,7 @@ impl StoredExecution {
         };
         let mut bytes = vec![0; SEAL_BYTES + LENGTH_BYTES];
         serde_json::to_writer(&mut bytes, &head)?;
-        // A longer head would make the stored form invalid. A request is much shorter.
+        // A head whose length exceeds `u32` would make the stored form invalid. A request is much shorter.
         let length = u32::try_from(bytes.len() - SEAL_BYTES - LENGTH_BYTES).unwrap_or(u32::MAX);
         let contents = files.iter().map(|(_, content)| content.as_slice());
         contents.chain([self.suspended.as_slice()]).for_each(|part| bytes.extend_from_slice(part));
@@ -105,7 +105,7 @@ impl StoredExecution {
         Ok(bytes)
     }
 
-    /// Reads the stored form. Returns `None` if its seal is wrong or it is damaged.
+    /// Reads the stored form. Returns `None` if its seal is invalid or it is damaged.
     pub(super) fn decode(bytes: &[u8], mut seal: Seal) -> Option<Self> {
         let (expected, body) = bytes.split_first_chunk::<SEAL_BYTES>()?;
         seal.update(body);
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn lengths_beyond_the_end_are_rejected() {
-        // Anybody can compute the seal without a key.
+        // Without a key, anyone can compute a valid seal.
         let sealed = |length: u32, head: &str| {
             let body = [length.to_le_bytes().as_slice(), head.as_bytes()].concat();
             let mut seal = Seal::new(None, "");

@@ -1,7 +1,7 @@
-//! The store of a tenant's suspended executions: entries with an ID, a time of expiry and single use.
+//! The store of a tenant's suspended executions. Each entry has an ID and an expiry time, and can be used once.
 //!
-//! An entry is written once and removed once. Only the caller that removes it passes answers to its execution. So an
-//! execution continues at most once, even if several processes resume it at the same time or are killed.
+//! An entry is written once and removed once. Only the caller that removes it passes answers to its execution. An
+//! execution therefore continues at most once, even if several processes resume it at the same time or are killed.
 
 mod format;
 
@@ -29,11 +29,11 @@ pub(crate) use format::{StoredExecution, SuspendedRequest};
 const LOCK_TIME: Duration = Duration::from_secs(20);
 /// The interval between attempts to lock an entry.
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
-/// The number of entries that each operation checks for expiry. Expired entries are the first of the store.
+/// The number of entries that each operation checks for expiry. Expired entries come first in the store.
 const CHECKED: usize = 16;
 
-/// The ID of a stored suspended execution: the time of its expiry in 12 hexadecimal digits, `-`, and 128 random bits in
-/// 32 hexadecimal digits. The order of the IDs is the order of expiry.
+/// The ID of a stored suspended execution: its expiry time in 12 hexadecimal digits, `-`, and 128 random bits in 32
+/// hexadecimal digits. The order of the IDs is the order of expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SuspendedId {
     id: SessionId,
@@ -45,7 +45,7 @@ impl SuspendedId {
         Self::parse(&format!("{:012x}-{}", expires.unix_ms(), SessionId::random()))
     }
 
-    /// Parses an ID. Returns `None` if the text is not exactly in the form that this type writes.
+    /// Parses an ID. Returns `None` if the text does not have the exact form of an ID.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (time, random) = text.split_once('-')?;
         let is_hex = |part: &str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -127,8 +127,8 @@ impl SuspendedStore {
         Self { store, max, key, tenant, reserved: Arc::default() }
     }
 
-    /// Starts the seal of an entry. Its name contains spaces, so it is not the ID of a session, whose seals use the same
-    /// key.
+    /// Starts the seal of an entry. The seals of sessions use the same key, but the name of this seal contains spaces,
+    /// so it cannot be the ID of a session.
     fn seal(&self, id: &SuspendedId) -> Seal {
         Seal::new(self.key.as_ref(), &format!("stored suspended execution {} of {}", id.as_str(), self.tenant))
     }
@@ -138,7 +138,8 @@ impl SuspendedStore {
         self.check_count(now, 1)
     }
 
-    /// Fails if there are more than `max` entries, including those that are about to be written and `more`.
+    /// Fails if the store would contain more than `max` entries, including the reserved entries and `more` further
+    /// entries.
     fn check_count(&self, now: Timestamp, more: usize) -> Result<(), ServiceError> {
         self.delete_expired_page(now)?;
         // All other expired entries are deleted before the store counts as full.
@@ -155,9 +156,9 @@ impl SuspendedStore {
         Err(ServiceError::TooMany { what, max: self.max, remedy })
     }
 
-    /// Reserves an entry that expires after `ttl`, and its bytes, of which there are at most `max_bytes`.
+    /// Reserves an entry that expires after `ttl`, and `max_bytes` bytes for it.
     pub(crate) fn reserve(&self, now: Timestamp, ttl: Duration, max_bytes: usize) -> Result<NewEntry, ServiceError> {
-        // Counted before the check, so that concurrent callers cannot exceed the limit.
+        // Count the entry before the check, so that concurrent callers cannot exceed the limit.
         let counted = CountedEntry::new(&self.reserved);
         self.check_count(now, 0)?;
         let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
@@ -176,8 +177,7 @@ impl SuspendedStore {
         Ok(NewEntry { id, created_at: now, max_bytes, lock, _bytes: bytes, _counted: counted })
     }
 
-    /// Writes a reserved entry. It is durable when this returns. An entry that is longer than its reservation needs room
-    /// for the rest.
+    /// Writes a reserved entry durably. If the entry is longer than its reservation, reserves the additional bytes.
     pub(crate) fn write(&self, entry: NewEntry, execution: &StoredExecution) -> Result<SuspendedId, ServiceError> {
         let NewEntry { id, created_at, max_bytes, lock, .. } = &entry;
         let state = execution.encode(self.seal(id)).map_err(|error| ServiceError::Invalid(error.to_string()))?;
@@ -192,10 +192,10 @@ impl SuspendedStore {
         Ok(entry.id)
     }
 
-    /// Reads an entry. Calls `reserve` with its size in bytes before.
+    /// Reads an entry, after calling `reserve` with its size in bytes.
     ///
     /// # Errors
-    /// Fails if the entry does not exist or has expired, if its seal is wrong, or if `reserve` fails.
+    /// Fails if the entry does not exist or has expired, if its seal is invalid, or if `reserve` fails.
     pub(crate) fn read<R>(
         &self,
         id: SuspendedId,
@@ -224,7 +224,7 @@ impl SuspendedStore {
         }
     }
 
-    /// Removes an entry in order to resume its execution. Of several callers, in all processes, one succeeds.
+    /// Removes an entry in order to resume its execution. If several callers try, in any process, only one succeeds.
     ///
     /// # Errors
     /// Fails if the entry no longer exists, or if another process holds its lock for too long.

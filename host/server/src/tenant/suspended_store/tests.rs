@@ -161,7 +161,7 @@ fn other_names_in_the_directory_are_ignored() {
     let path = |name: &str| dir.path().join(format!("{name}.session"));
     std::fs::copy(path(id.as_str()), path("other")).unwrap();
     assert_eq!(ids(&store, at(0)), std::slice::from_ref(&id));
-    // A copy under another ID is rejected: its record and its seal belong to the first one.
+    // A copy under another ID is rejected: its record and its seal contain the original ID.
     let copied = SuspendedId::new(at(1_000)).unwrap();
     std::fs::copy(path(id.as_str()), path(copied.as_str())).unwrap();
     assert_eq!(code(read(&store, &copied, at(0))), "unavailable");
