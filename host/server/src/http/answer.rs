@@ -34,7 +34,7 @@ pub(crate) const MAX_RETURNED_BYTES: u64 = 32 << 20;
 /// The memory that a listed file occupies in addition to its path, in bytes.
 const ENTRY_BYTES: usize = 64;
 
-/// A response that was built and not yet sent, in one piece or as the last chunk of a stream.
+/// A response that is ready to send, in one piece or as the last chunk of a stream.
 #[derive(Debug)]
 pub(super) struct BuiltResponse {
     status: StatusCode,
@@ -44,16 +44,16 @@ pub(super) struct BuiltResponse {
 }
 
 impl BuiltResponse {
-    /// Returns the response to store for the request's key.
+    /// Returns the response to store for the request's idempotency key.
     pub(super) fn answer(&self) -> Answer {
         Answer { status: self.status, body: self.body.bytes.clone(), etag: self.etag.clone() }
     }
 }
 
 impl Responder {
-    /// Serializes the result of an execution. If memory is already charged for the result because it was not read, the
-    /// response takes over that memory. If the budget still has no room for the response, the error contains the result,
-    /// so that it can be read later.
+    /// Serializes the result of an execution. If the result was unread until now, the response uses the memory that is
+    /// already charged for it. If the budget still has no room for the response, the error contains the result, so that
+    /// it can be read later.
     pub(super) fn result(&self, ended: FinishedExecution) -> Result<BuiltResponse, DeliveryError> {
         let FinishedExecution { finished, return_files, mut charged } = ended;
         let mut answer = ExecutionAnswer::new(finished);
@@ -97,8 +97,8 @@ impl Responder {
         Ok(ReservedResponse { bytes: json.into(), room })
     }
 
-    /// Serializes the unanswered calls of a suspended execution. `not_stored` is the reason why it was not stored,
-    /// although the request asked for that.
+    /// Serializes the unanswered calls of a suspended execution. `not_stored` is the reason why the execution was not
+    /// stored although the request set `suspend`.
     pub(super) fn calls(&self, needs: NeedsTools, not_stored: Option<Problem>) -> Result<BuiltResponse, ServiceError> {
         let (answer, bytes, _reply_room) = NeedsToolsAnswer::new(needs, not_stored);
         let room = self.reserve(bytes)?;
@@ -213,7 +213,7 @@ impl IntoResponse for Problem {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        // The routes for E2B clients add fields to the body.
+        // The routes for E2B clients read the problem to add fields to the body.
         response.extensions_mut().insert(self);
         response
     }

@@ -114,8 +114,8 @@ impl BodyBudget {
         self.bytes.reserve(Some(tenant), bytes).map_err(|BudgetExhausted| self.refusal(tenant, bytes))
     }
 
-    /// Returns the error for a response of `bytes` without room. A retry cannot deliver a response that exceeds the
-    /// tenant's part of the budget.
+    /// Returns the error for a response of `bytes` for which the budget has no room. A retry cannot succeed if the
+    /// response exceeds the tenant's share of the budget.
     fn refusal(&self, tenant: &str, bytes: usize) -> ServiceError {
         let max = self.bytes.max_bytes(Some(tenant));
         if bytes > max { ServiceError::AnswerTooLarge { bytes, max } } else { ServiceError::NoRoom }
@@ -150,7 +150,7 @@ impl BodyBudget {
         Self { max_bytes: self.max_bytes.saturating_add(base64), ..self.clone() }
     }
 
-    /// Returns the budget for a request, which is limited if the request is from a client process.
+    /// Returns the budget for a request. Limits it if the request is from a client process.
     fn of_request(&self, extensions: &Extensions) -> Self {
         match extensions.get::<ClientProcess>() {
             Some(process) => Self { bytes: self.bytes.of_client(*process), ..self.clone() },
@@ -267,7 +267,7 @@ impl FromRequest<Shared> for ReadResumption {
 }
 
 impl ReadBody {
-    /// Reads the body of a request. `limited` changes the budget of its client.
+    /// Reads the body of a request. `limited` adjusts the budget of the request's client.
     async fn of(request: Request, shared: &Shared, limited: fn(&BodyBudget) -> BodyBudget) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let tenant = parts.extensions.get::<Tenant>().map(Tenant::name);
@@ -331,7 +331,7 @@ impl AsRef<[u8]> for ReadBody {
     }
 }
 
-/// A marker of a response that is already charged to the budget.
+/// A marker for responses that are already charged to the budget.
 #[derive(Clone, Copy)]
 pub(super) struct AlreadyCharged;
 

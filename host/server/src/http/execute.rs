@@ -94,13 +94,13 @@ async fn parse(
             return Err(Problem::invalid(detail));
         }
         script.key = key.map(str::to_owned);
-        // A suspendable execution keeps its script and its input.
+        // A suspendable execution keeps its script and its input in memory.
         let kept_bytes = if script.suspendable { held.bytes() } else { tools_bytes };
         let step = StepRequest::Start { work, patterns, is_stepped, kept_bytes, store, claim: None };
         Ok(ParsedRequest { lookup, step, form: Form::of(&headers), held })
     });
     let parsed = parsed.await?;
-    // A client whose execution cannot be stored must know before its script runs.
+    // If the execution could not be stored, fail before the script runs.
     if let Some(in_session) = parsed.stores_in_session() {
         checking.check_suspended_store(in_session).await?;
     }
@@ -195,8 +195,8 @@ pub(super) async fn respond(shared: Shared, tenant: Tenant, request: ParsedReque
     };
     let (responder, name) = (Responder::new(&shared, &tenant, form), tenant.name().to_owned());
     match (form, slot) {
-        // The answers of a stored execution are used up. If the client disconnects, the execution still continues, and
-        // `GET /v1/suspended` lists it when it is stored again.
+        // The request consumes a stored execution. If the client disconnects, the execution still continues, and `GET
+        // /v1/suspended` lists it when it is stored again.
         (Form::Whole, None) if step.is_claimed() => {
             let done = async move { step.respond(&tenant, Watch::default(), responder, held).await.flatten() };
             send_whole(&shared, &name, in_task(done).await?).await
@@ -229,8 +229,8 @@ pub(super) async fn respond(shared: Shared, tenant: Tenant, request: ParsedReque
     }
 }
 
-/// Stores the response to a request with a key. `done` is the error of a request that failed. Otherwise, it is the
-/// response, or the reason why the response could not be built.
+/// Stores the response to a request with a key. `done` is the error of a failed request. After a request that
+/// succeeded, `done` is the response, or the reason why the response could not be built.
 fn stored(
     slot: KeySlot,
     done: Result<Result<BuiltResponse, ServiceError>, ServiceError>,
@@ -277,7 +277,8 @@ pub(super) enum StepRequest {
         patterns: Vec<String>,
         /// `true` if the client answers tool calls, so the execution can be suspended.
         is_stepped: bool,
-        /// The memory that stays charged while the execution is suspended, in bytes, because it keeps its tools.
+        /// The memory that stays charged while the execution is suspended, in bytes. Covers the data that the execution
+        /// keeps.
         kept_bytes: usize,
         /// The parts of the request to store with the execution if it waits. `None` to keep it in memory.
         store: Option<SuspendedRequest>,
@@ -291,13 +292,13 @@ pub(super) enum StepRequest {
 }
 
 impl StepRequest {
-    /// Returns `true` if the step uses up the answers of a stored execution.
+    /// Returns `true` if the step consumes a stored execution.
     fn is_claimed(&self) -> bool {
         matches!(self, Self::Start { claim: Some(_), .. })
     }
 
-    /// Performs the step and builds the response. Releases `held`, the memory charged for the request. The outer error is
-    /// that of a failed step, the inner one the reason why the response could not be built.
+    /// Performs the step and builds the response. Releases `held`, the memory charged for the request. The outer error
+    /// is the error of a failed step. The inner error is the reason why the response could not be built.
     async fn respond(
         self,
         tenant: &Tenant,

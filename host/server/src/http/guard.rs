@@ -52,7 +52,7 @@ impl Names {
         let is_allowed = |origin: &HeaderValue| {
             let origin = normalized(origin.to_str().unwrap_or_default());
             let authority = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
-            // The server's own origin. A `Host` that was not checked proves nothing.
+            // The server's own origin is allowed only if `Host` was checked. An unchecked `Host` can contain any name.
             (self.hosts.is_some() && authority == Some(host.as_str())) || self.origins.contains(&origin)
         };
         if headers.get_all(header::ORIGIN).iter().all(is_allowed) {
@@ -112,8 +112,8 @@ pub(crate) async fn guard(State(shared): State<Shared>, request: Request, next: 
 }
 
 /// Rejects `If-Match` on routes that would ignore it, because a conditional change must not become unconditional.
-/// Routes that change an existing session evaluate the header, as do the routes that resume an execution in one.
-/// `PUT /v1/sessions/{id}` only creates sessions.
+/// Routes that change an existing session, or resume an execution in a session, evaluate the header. `PUT
+/// /v1/sessions/{id}` only creates sessions.
 fn check_precondition(request: &Request) -> Result<(), Problem> {
     let (method, path) = (request.method(), request.uri().path());
     if method.is_safe() || !request.headers().contains_key(header::IF_MATCH) {

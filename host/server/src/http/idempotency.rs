@@ -3,8 +3,8 @@
 //! A client that received no response repeats its request with the same key, and receives the response to the first
 //! request. The first request is completed even if its connection is lost. Keys belong to a token. They are stored in
 //! memory for up to ten minutes and do not survive a restart. Stored responses have a separate memory budget, so they
-//! do not occupy the memory for requests. Only newer responses of the same token can evict a stored response. None can
-//! evict a response whose memory was reserved, because it is the only copy of a suspended execution.
+//! do not occupy the memory for requests. Only newer responses of the same token can evict a stored response. A
+//! response whose memory was reserved is never evicted, because it is the only copy of a suspended execution.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -57,7 +57,7 @@ struct IdempotencyStoreInner {
     /// Keyed by token name.
     entries: Mutex<HashMap<String, Entries>>,
     max_keys: usize,
-    /// The memory budget for the stored responses of all tokens. Acquired from only while `entries` is locked.
+    /// The memory budget for the stored responses of all tokens. Memory is acquired only while `entries` is locked.
     budget: ByteBudget,
 }
 
@@ -193,7 +193,7 @@ impl Entries {
     }
 
     /// Acquires memory for a response of `bytes`. If too little is free, drops the oldest responses of this token but
-    /// not their keys, because a retry must not repeat the request. Drops nothing if that would not free enough.
+    /// not their keys, because a retry must not repeat the request. Drops nothing if that would not free enough memory.
     fn room(&mut self, budget: &ByteBudget, tenant: &str, bytes: usize) -> Option<ChargedBytes> {
         let mut free = budget.free_bytes(Some(tenant));
         let mut evicted = Vec::new();

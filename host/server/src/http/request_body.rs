@@ -1,4 +1,4 @@
-//! The body of a request, whose unread rest is read after its handler has dropped it.
+//! Request bodies. The unread rest of a body is read after its handler has dropped the body.
 
 use std::{
     pin::Pin,

@@ -39,8 +39,8 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: S
     routes(shared(service, tenants, config, Names::new(config, bound)), config, page)
 }
 
-/// Returns the routes for a Unix socket of the current user ([`serve_socket`](super::serve_socket)), on which `tenant`
-/// sends all requests. They need no token, and accept every `Host`. There is no page.
+/// Returns the routes for a Unix socket of the current user ([`serve_socket`](super::serve_socket)). All requests
+/// belong to `tenant`. They need no token and can have any `Host`. There is no page.
 #[cfg(unix)]
 pub fn socket_router(service: &Service, tenant: Tenant, config: &HttpConfig) -> Router {
     let shared = shared(service, Tenants::open(tenant), config, Names::of_socket(config));
@@ -127,7 +127,8 @@ async fn no_method() -> Problem {
 #[derive(Clone)]
 pub(crate) struct Shared {
     state: Arc<SharedState>,
-    /// In a [`State`], the budget of all clients. In a handler that extracts `Shared` itself, the budget of its client.
+    /// In a [`State`], the budget of all clients. In a handler that extracts `Shared` itself, the budget of the
+    /// request's client.
     pub(crate) bodies: BodyBudget,
 }
 

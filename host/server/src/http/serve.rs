@@ -128,7 +128,7 @@ async fn serve_connections(listener: impl Listen, service: &Service, routes: Rou
             };
             let (client, routes) = (listener.client(&stream), TowerToHyperService::new(routes.clone()));
             let answering = service_fn(move |request: Request<Incoming>| {
-                // A client that waits for `100 Continue` has not sent its body yet.
+                // A client that waits for `100 Continue` has not sent its body yet, so there is no rest to read.
                 let rest_time = if request.headers().contains_key(EXPECT) { Duration::ZERO } else { body_time };
                 let mut request = request.map(|body| RequestBody::new(body, rest_time));
                 if let Some(client) = client {

@@ -84,7 +84,7 @@ pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Respo
         let session = tenant.open(id, language, runtime.as_deref(), context, policy, held).await?;
         return Ok(session_response(StatusCode::CREATED, session));
     }
-    // The client must not find a session without its files. In a separate task, they are written even if the client
+    // A client must not find a session without its files. The separate task writes the files even if the client
     // disconnects.
     let opened = async move {
         let session = tenant.open(id, language, runtime.as_deref(), context, policy, ()).await?;

@@ -34,7 +34,7 @@ pub enum SocketError {
     Directory {
         /// The path of the directory.
         path: PathBuf,
-        /// The problem as a clause whose subject is the directory, for example "is writable by other users".
+        /// The problem, worded to follow the path, for example "is writable by other users".
         reason: &'static str,
     },
     /// The path is too long for a socket.
@@ -101,7 +101,7 @@ impl SocketListener {
         let new = beside(&path, NEW);
         match fs::symlink_metadata(&new) {
             Ok(found) if !found.file_type().is_socket() => return Err(SocketError::NotASocket(new)),
-            // The socket of a server that was killed before the rename.
+            // This is the socket of a server that was killed before the rename.
             Ok(_) => fs::remove_file(&new).map_err(io)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(io(error)),

@@ -80,8 +80,8 @@ pub(crate) struct ResumeStoredBody {
 }
 
 impl ResumeStoredBody {
-    /// Returns the answers. Fails if the list is empty, or if the script would not receive an answer because it is
-    /// invalid JSON.
+    /// Returns the answers. Fails if the list is empty, or if an answer is not valid JSON, which the script would not
+    /// receive.
     fn take_answers(&mut self) -> Result<Vec<ToolAnswer>, Problem> {
         let answers = std::mem::take(&mut self.answers);
         if answers.is_empty() {
@@ -289,7 +289,8 @@ fn target(id: SessionId, generation: Option<String>, headers: &HeaderMap) -> Res
     Ok(SessionTarget { id, expected })
 }
 
-/// Returns the request to execute from which the work is built. The source is part of the suspended execution.
+/// Returns the request from which the work is built. It has no source, because the suspended execution contains the
+/// source.
 fn execute_body(request: &SuspendedRequest, body: &ResumeStoredBody) -> ExecuteBody {
     let files: BTreeMap<_, _> =
         request.files.iter().map(|(path, bytes)| (path.clone(), Bytes(bytes.clone()))).collect();
@@ -316,7 +317,7 @@ impl Responder {
         let room = self.reserve(max_bytes(&needs.calls)).map_err(NotStored::waits)?;
         let (bodies, name, session) = (self.bodies.clone(), self.tenant.clone(), request.session.clone());
         let reserve = move |bytes: usize, stored_bytes: usize| {
-            // Includes the stored form, which contains a copy.
+            // Includes the copy in the stored form.
             let held = reserve_suspended(&bodies, &name, bytes)?;
             let stored = bodies.bytes().try_room(Some(&name), stored_bytes);
             Ok::<_, ServiceError>((held, stored.map_err(|BudgetExhausted| ServiceError::NoRoomToSuspend)?))

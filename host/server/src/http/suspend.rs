@@ -1,4 +1,4 @@
-//! Routes that turn an execution into bytes while it waits for answers to tool calls, and resume it from them.
+//! Routes that turn an execution into bytes while it waits for answers to tool calls, and resume it from the bytes.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +86,7 @@ impl ResumeBody {
             .0;
         let answers = self.answers.into_iter().map(AnswerBody::answer).collect::<Result<Vec<ToolAnswer>, _>>()?;
         let rest = ExecuteBody {
-            // The source is in the bytes.
+            // The bytes contain the source.
             source: Some(String::new()),
             language: self.language,
             runtime: self.runtime,
@@ -135,7 +135,7 @@ pub(crate) async fn suspend(
     let suspended = async move {
         let reserve = |bytes| {
             let room = reserve_suspended(&bodies, tenant.name(), bytes)?;
-            // The server forgets the execution, so a retry must find the bytes.
+            // The server forgets the execution, so the response must be stored for a retry.
             slot.as_mut().map_or(Ok(()), |slot| slot.reserve(bytes))?;
             Ok::<_, ServiceError>(room)
         };

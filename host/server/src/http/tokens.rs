@@ -63,7 +63,7 @@ impl TokenHash {
 #[derive(Clone, Debug, Default)]
 pub struct Tenants {
     by_token: Vec<(TokenHash, Tenant)>,
-    /// The tenant for requests without a known token.
+    /// The tenant for requests without a token or with an unknown token.
     open: Option<Tenant>,
 }
 

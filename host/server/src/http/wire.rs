@@ -37,8 +37,8 @@ const MAX_STARS: usize = 8;
 
 /// The default time for which a suspended execution is stored: 7 days.
 const DEFAULT_TTL_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
-/// The times for which a suspended execution can be stored: 1 s to 30 days. Longer than most approvals take; a longer
-/// time would fill the store with executions that their clients have forgotten.
+/// The times for which a suspended execution can be stored: 1 s to 30 days. The maximum is longer than most approvals
+/// take. A longer time would fill the store with executions that clients have forgotten.
 const TTL_MS: RangeInclusive<u64> = 1_000..=30 * 24 * 60 * 60 * 1_000;
 
 /// The problem of a request that suspends its execution, but has no tools that its client answers.
@@ -140,8 +140,8 @@ impl ExecuteBody {
         files + values.sum::<usize>()
     }
 
-    /// Returns a copy of the parts of the request that are stored with its suspended execution, if the request asks for
-    /// that.
+    /// Returns a copy of the parts of the request that are stored with its suspended execution, if the request sets
+    /// `suspend`.
     pub(super) fn stored(&self, session: Option<&SessionId>) -> Result<Option<SuspendedRequest>, Problem> {
         if self.suspend != Some(true) {
             return match self.ttl_ms {

@@ -115,7 +115,7 @@ pub(super) async fn list(
             && metadata.iter().all(|(name, value)| own.get(name) == Some(value))
     };
     let mut left = paused_sandboxes(&tenant).await?;
-    // Keyed by token. The description of a registered sandbox is built only if the sandbox is on the page.
+    // Keyed by page token. The description of a registered sandbox is built only if the sandbox is on the page.
     let mut listed: BTreeMap<String, Box<dyn FnOnce() -> DetailAnswer>> = BTreeMap::new();
     for sandbox in sandboxes.all_of(&tenant) {
         left.remove(&sandbox.id);
@@ -163,7 +163,7 @@ fn form_entries(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Reports that a sandbox is running. The extractor has already rejected requests to sandboxes that are not.
+/// Reports that a sandbox is running. The extractor has already rejected requests to sandboxes that are not running.
 pub(super) async fn health(_: RequestedSandbox) -> StatusCode {
     StatusCode::NO_CONTENT
 }

@@ -103,8 +103,8 @@ pub(super) async fn list(RequestedSandbox(sandbox): RequestedSandbox) -> Result<
     Ok(Json(contexts.into_values().flatten().collect()))
 }
 
-/// Removes a context. If it has the sandbox's files, another context receives them first. If it has the files and is
-/// the default context and the only one, it is replaced with a new one.
+/// Removes a context. If the context has the sandbox's files, moves them to another context first. If there is no other
+/// context and the removed one is the default context, replaces it with a new one.
 pub(super) async fn remove(
     RequestedSandbox(sandbox): RequestedSandbox,
     InPath(name): InPath<String>,
@@ -261,8 +261,8 @@ pub(super) fn set_env(language: Language, env: &BTreeMap<String, String>) -> Opt
     })
 }
 
-/// Returns code to run before and after an execution. The first text sets environment variables and saves their old
-/// values; the second text restores the old values.
+/// Returns code to run before and after an execution. The first string sets environment variables and saves their old
+/// values; the second string restores the old values.
 fn exchange_env(language: Language, env: &BTreeMap<String, String>) -> Option<(String, String)> {
     let set = set_env(language, env)?;
     let names = literal(&env.keys().collect::<Vec<_>>())?;

@@ -1,4 +1,4 @@
-//! A sandbox's files, through HTTP routes and procedure calls, and path conversion.
+//! Access to a sandbox's files through HTTP routes and procedure calls, and conversion of paths.
 
 use std::convert::Infallible;
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::sandboxes::{Description, Sandbox};
 use crate::{http::Problem, json::entries_at_most};
 
-/// The version from which clients infer the supported features: plain uploads, but no later features.
+/// The reported version, from which clients infer the supported features: plain uploads, but no later features.
 const ENVD_VERSION: &str = "0.5.7";
 /// A sandbox's default timeout in seconds.
 const DEFAULT_TIME_S: u64 = 300;
@@ -99,7 +99,7 @@ pub(super) fn time(seconds: Option<u64>) -> Result<Duration, Problem> {
     }
 }
 
-/// A sandbox with its access tokens, for the client that creates or connects to it.
+/// A sandbox with its access tokens, for the client that creates the sandbox or connects to it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SandboxAnswer {

@@ -1,4 +1,4 @@
-//! Creates, pauses, resumes and ends sandboxes.
+//! Creation, pausing, resumption and termination of sandboxes.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -73,8 +73,8 @@ impl Sandboxes {
         Ok(Some((sandbox, true)))
     }
 
-    /// If the tenant has as many sandboxes as its session quota allows, removes those that have no sessions left. Clients
-    /// can delete sessions through other APIs, which do not track sandboxes.
+    /// If the tenant has as many sandboxes as its session quota allows, removes the sandboxes that have no sessions
+    /// left. Clients can delete sessions through other APIs, which do not track sandboxes.
     async fn forget_empty(&self, tenant: &Tenant) -> Result<(), ServiceError> {
         if !self.is_full(tenant) {
             return Ok(());
@@ -154,7 +154,7 @@ impl Sandboxes {
     }
 }
 
-/// Returns the stored sessions of a sandbox, including damaged ones.
+/// Returns the stored sessions of a sandbox, including damaged sessions.
 pub(super) async fn stored(tenant: &Tenant, id: &str) -> Result<Vec<SessionId>, ServiceError> {
     if !Sandboxes::is_name(id) {
         return Ok(Vec::new());
@@ -164,8 +164,8 @@ pub(super) async fn stored(tenant: &Tenant, id: &str) -> Result<Vec<SessionId>, 
     Ok(all.filter(|session| Sandboxes::of_session(session).is_some_and(|(of, _)| of == id)).collect())
 }
 
-/// Returns the context of a stored sandbox that has files, or `None` if no context has files. If the server ended while
-/// it moved the files, two contexts have them; the one saved last is complete.
+/// Returns the context of a stored sandbox that has files, or `None` if no context has files. If the server stopped
+/// while it moved the files, two contexts have them. The context that was saved last is complete.
 async fn context_with_files(tenant: &Tenant, id: &str) -> Result<Option<String>, ServiceError> {
     let SessionPage { sessions, .. } = tenant.list().await?;
     let with_files = sessions.iter().filter(|session| session.files.is_some_and(|files| files > 0));
@@ -205,8 +205,8 @@ impl Sandbox {
         }
     }
 
-    /// Moves the sandbox's files to a context. Only one context has files at a time, so that the server finds it after a
-    /// restart. The caller must hold the sandbox's turn.
+    /// Moves the sandbox's files to a context. Only one context has files at a time, so that the server can identify it
+    /// after a restart. The caller must hold the sandbox's turn.
     pub(super) async fn bring_files(&self, context: &str) -> Result<(), ServiceError> {
         let last = self.last();
         if let Some(last) = last.filter(|last| last != context) {

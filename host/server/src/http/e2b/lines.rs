@@ -45,7 +45,7 @@ fn unstreamed(pieces: &Pieces, execution: &Execution) -> impl Iterator<Item = Va
 /// memory for them before building them. `count` is the execution's number within its context.
 pub(super) fn end(pieces: &Pieces, execution: &Execution, count: u64) -> Result<ReservedResponse, ServiceError> {
     let invalid = |error: serde_json::Error| ServiceError::Invalid(error.to_string());
-    // The lines are built twice, so that they never all exist as values at the same time.
+    // The lines are built twice, once to measure them, so that they are never all in memory as values.
     let lines = || unstreamed(pieces, execution).chain(results(execution)).chain(failure(execution)).chain(last(count));
     let mut len = 0;
     for line in lines() {
@@ -107,7 +107,8 @@ fn of_display(display: &Display) -> Value {
             }
         };
         let value = match (name, form.text()) {
-            // Parsed values occupy many times the memory of text such as `[[],[],…]`. Such text stays a string.
+            // Parsed values can occupy many times the memory of text such as `[[],[],…]`. Text that would occupy too
+            // much stays a string.
             ("json", Some(text)) if JsonCost::of(text.as_bytes()).is_ok() => {
                 serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
             }

@@ -73,11 +73,12 @@ struct SandboxState {
     ends: Instant,
     ends_at: Timestamp,
     is_paused: bool,
-    /// `true` when the first context is open. Until then, the sandbox has no session.
+    /// `true` once the first context is open. Until then, the sandbox has no session.
     is_set_up: bool,
-    /// A counter that each pause and each resumption increments. A task that watches an earlier round ends.
+    /// A counter that each pause and each resumption increments. A task that watches the timeout of an earlier round
+    /// ends.
     round: u64,
-    /// The context whose session has the sandbox's files, usually that of the last execution.
+    /// The context whose session has the sandbox's files, usually the context of the last execution.
     last: Option<String>,
     /// The number of executions, keyed by context.
     executions: HashMap<String, u64>,
@@ -121,8 +122,8 @@ impl Sandboxes {
         self.all().get(tenant.name()).into_iter().flat_map(HashMap::values).cloned().collect()
     }
 
-    /// Returns `true` if this sandbox is still registered, that is, neither ended nor replaced by another with the same
-    /// ID.
+    /// Returns `true` if this sandbox is still registered: it has neither ended nor been replaced by another sandbox
+    /// with the same ID.
     pub(super) fn has(&self, sandbox: &Arc<Sandbox>) -> bool {
         self.of(&sandbox.tenant, &sandbox.id).is_some_and(|found| Arc::ptr_eq(&found, sandbox))
     }
@@ -193,7 +194,7 @@ impl Sandbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that the first context is open, and the context that has the sandbox's files.
+    /// Records that the first context is open, and which context has the sandbox's files.
     pub(super) fn set_up(&self, last: Option<&str>) {
         let mut state = self.state();
         (state.is_set_up, state.last) = (true, last.map(str::to_owned));
@@ -307,7 +308,7 @@ impl FromRequestParts<Shared> for RequestedSandbox {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Problem> {
-        // The client always sends the header. Only URLs for a browser (`download_url`, `upload_url`) have none.
+        // E2B clients always send the header. Only browser requests to `download_url` or `upload_url` omit it.
         let Some(id) = text(&parts.headers, "e2b-sandbox-id") else {
             return Err(unsupported("a request without the header `E2b-Sandbox-Id`, for example to a `download_url`,"));
         };
