@@ -48,7 +48,7 @@ pub struct AuditError {
 /// source itself.
 ///
 /// An execution that is turned into bytes has the outcome `suspended`, and the SHA-256 of the bytes as
-/// `suspended_sha256`. The execution that resumes them also has this hash, as `resumed_sha256`.
+/// `suspended_sha256`. The execution that resumes the bytes has the same hash as `resumed_sha256`.
 pub struct Audit {
     out: Mutex<Box<dyn Write + Send>>,
     with_source: bool,
@@ -173,7 +173,7 @@ impl Audit {
     }
 
     /// Describes a suspended execution that is resumed. Hashing may take a tenth of a second. If the execution is
-    /// rejected, the source is part of bytes that were not checked.
+    /// rejected later, the recorded source comes from unverified bytes.
     pub(crate) fn resumed(&self, suspended: &[u8]) -> AuditSource {
         let source = Suspended::peek(suspended).map(|peek| self.source(peek.source));
         AuditSource { resumed_sha256: Some(sha256(suspended)), ..source.unwrap_or_default() }

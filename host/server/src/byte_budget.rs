@@ -44,7 +44,7 @@ struct Budget {
     own_steps: usize,
     /// Maximum number of steps that one tenant can take from the shared half.
     allowed_steps: usize,
-    /// Limits the steps of client processes that hold or wait for some.
+    /// Limits the steps of client processes that hold steps or wait for them.
     clients: Mutex<HashMap<ClientProcess, Weak<Semaphore>>>,
     client_steps: usize,
     late: Arc<Semaphore>,
@@ -114,7 +114,7 @@ impl Room {
 }
 
 impl ChargedBytes {
-    /// Takes over the permits of `other`.
+    /// Moves the permits of `other` into this value.
     pub(crate) fn join(&mut self, other: Self) {
         self.permits.extend(other.permits);
         self.steps += other.steps;
@@ -168,8 +168,8 @@ impl ByteBudget {
         Self { budget, client: None }
     }
 
-    /// Returns this budget for the requests of a client process. All connections of the process share one limit, so that
-    /// a client that does not read its answers leaves memory for the others.
+    /// Returns this budget for the requests of a client process. All connections of the process share one limit, so
+    /// that a client that does not read its answers leaves memory for other clients.
     pub(crate) fn of_client(&self, process: ClientProcess) -> Self {
         let mut clients = self.budget.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let known = clients.get(&process).and_then(Weak::upgrade);
@@ -218,7 +218,7 @@ impl ByteBudget {
     ) -> Result<ChargedBytes> {
         held.shrink(bytes);
         if let Some(client) = &self.client {
-            // The reply of a worker is reserved without a client.
+            // Memory for a worker's reply is reserved without a client, so the client is charged here.
             for permit in held.permits.iter_mut().filter(|permit| permit.client.is_none()) {
                 let steps = count(permit.steps.num_permits());
                 permit.client = Some(Arc::clone(client).try_acquire_many_owned(steps).map_err(|_| BudgetExhausted)?);
@@ -327,8 +327,9 @@ impl ByteBudget {
         let take = async |semaphore: &Arc<Semaphore>, steps: usize| {
             Arc::clone(semaphore).acquire_many_owned(count(steps)).await.map_err(|_| BudgetExhausted)
         };
-        // Acquire the client's steps first, then the allowance. A client that held steps of its tenant while it waited,
-        // or a tenant that waited in the queue of the shared half, would block the others.
+        // Acquire the client's steps first, then the allowance. A client that held steps of its tenant while it waited
+        // would block other clients, and a tenant that waited in the queue of the shared half would block other
+        // tenants.
         let client = match &self.client {
             Some(client) => Some(take(client, steps).await?),
             None => None,

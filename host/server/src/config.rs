@@ -336,7 +336,7 @@ impl ServerConfig {
         }
     }
 
-    /// Returns the options of the HTTP server, with those from `[page]` and `[e2b]`.
+    /// Returns the options of the HTTP server, including the settings in `[page]` and `[e2b]`.
     #[must_use]
     pub fn http(&self) -> HttpConfig {
         HttpConfig { page: self.page.enabled, e2b: self.e2b.enabled, ..self.http.clone() }

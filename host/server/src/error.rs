@@ -105,7 +105,7 @@ pub enum ServiceError {
     /// The execution cannot be turned into bytes now. It still waits for answers, unless it has ended.
     #[error("cannot suspend the execution: {0}")]
     NotSuspendable(String),
-    /// The bytes are not a suspended execution, or another tenant's.
+    /// The bytes are not a suspended execution, or belong to another tenant.
     #[error(transparent)]
     SuspendedBytes(#[from] SuspendedBytesError),
     /// The execution does not exist, or it is not suspended and cannot be cancelled by its ID.
@@ -216,7 +216,7 @@ pub enum ServiceError {
     /// The tenant's sessions are in a fleet, which does not support the operation.
     #[error("{0}")]
     NotInFleet(NotInFleet),
-    /// The place of the tenant's sessions does not support the operation.
+    /// The location of the tenant's sessions does not support the operation.
     #[error("{0}")]
     Unsupported(&'static str),
     /// A thread of the service panicked. The session is in the same state as after an unwound execution.

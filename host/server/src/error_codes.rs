@@ -98,7 +98,7 @@ pub(crate) fn of_sessions(error: &SessionsError) -> Code {
         SessionsError::Language { .. } => INVALID,
         SessionsError::TooManyLive { .. } => TOO_MANY,
         SessionsError::Resume { source, .. } => match &**source {
-            // The session is intact: its memory or an instance is not available at the moment.
+            // The session is intact, but its memory or an instance is unavailable at the moment.
             ResumeError::Session(error) => of_execute(error),
             _ => NOT_RESUMABLE,
         },

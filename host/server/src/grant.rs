@@ -6,7 +6,7 @@ use glovebox::{
 };
 use serde_json::{Map, Value};
 
-/// Policy keys that a request may set. Keys about host directories and package downloads are excluded.
+/// Policy keys that a request may set. Keys for host directories and package downloads are excluded.
 const OPEN: [&str; 11] = [
     "limits",
     "clock",

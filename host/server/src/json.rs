@@ -202,7 +202,7 @@ impl Visitor<'_> for Base64Visitor {
 }
 
 /// Deserializes a list of at most `MAX` elements, optionally within another type. Fails at the first excess element,
-/// without reading the remaining ones.
+/// without reading the rest.
 pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, R: From<Vec<T>>, const MAX: usize>(
     deserializer: D,
 ) -> Result<R, D::Error> {

@@ -57,8 +57,8 @@ impl Default for Admission {
 /// until it ends, but no blocking thread of the Tokio runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspension {
-    /// Maximum number of suspended executions, including those that have ended and whose results are unread. Default
-    /// 64. Executions beyond the limit are refused ([`ServiceError::TooManySuspended`]).
+    /// Maximum number of suspended executions, including ended executions whose results are unread. Default 64.
+    /// Executions beyond the limit are refused ([`ServiceError::TooManySuspended`]).
     pub count: usize,
     /// Maximum time that a suspended execution waits for an answer before it is cancelled and its result is dropped.
     /// Default 60 s. The execution's own limits still apply.
@@ -144,7 +144,7 @@ impl fmt::Debug for Service {
 
 impl Service {
     /// Creates a service, and prepares and loads its runtimes. The first preparation on a machine takes a minute or
-    /// more. With [`ServiceConfig::prepare_later`], it happens during the first execution instead.
+    /// more. With [`ServiceConfig::prepare_later`], each runtime is prepared during the first execution instead.
     ///
     /// # Errors
     /// Fails if a runtime is not in the manifest or cannot be prepared.
@@ -313,7 +313,7 @@ impl Service {
             // A cancelled script can use its reserve to clean up before it is unwound.
             let _ = tokio::time::timeout(END_TIME, idle()).await;
         }
-        // Suspended executions end as well. Each releases its permit when it has ended.
+        // Suspended executions end as well. Each execution releases its permit when it has ended.
         let all = u32::try_from(self.0.suspension.count.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
         let _ = tokio::time::timeout(END_TIME, self.0.suspended.acquire_many(all)).await;
     }

@@ -29,7 +29,7 @@ use tracing_subscriber::{Layer, registry::LookupSpan};
 
 use crate::SPANS;
 
-/// Maximum number of spans queued for the collector. Further spans are dropped, so an unreachable collector costs
+/// Maximum number of spans queued for the collector. Further spans are dropped, so an unreachable collector uses
 /// bounded memory.
 const MAX_WAITING: usize = 4_096;
 /// Maximum number of spans in one export, the default of OpenTelemetry.
@@ -116,7 +116,7 @@ fn traces_url(endpoint: &str) -> Option<String> {
     Some(if uri.path().len() > 1 { endpoint.to_owned() } else { format!("{endpoint}{PATH}") })
 }
 
-/// Runs a request in a span. A `traceparent` header makes it a child of the client's span.
+/// Runs a request in a span. A `traceparent` header makes the span a child of the client's span.
 pub(crate) async fn trace(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let span = tracing::info_span!(

@@ -13,7 +13,7 @@ pub(crate) const MAX_CHECKED_BYTES: usize = 256 << 10;
 /// Maximum number of type errors in a response. Later ones are usually consequences of the first.
 pub(crate) const MAX_TYPE_ERRORS: usize = 20;
 
-/// Maximum number of concurrent type checks, each of which can need a processor and much memory.
+/// Maximum number of concurrent type checks, each of which can need a processor and a lot of memory.
 pub(crate) const MAX_TYPE_CHECKS: usize = 4;
 
 /// A type checker of Python scripts, which does not run them.
@@ -40,8 +40,8 @@ pub struct TypedScript<'a> {
     pub version: Option<&'a str>,
     /// All tools that the script can call, or `None` if they are unknown.
     pub tools: Option<&'a [Tool]>,
-    /// The global variables of the session in which the script runs: none outside a session, or `None` if they are
-    /// unknown. The script can then use any name.
+    /// The global variables of the session in which the script runs. Empty outside a session. `None` if the variables
+    /// are unknown: the script can then use any name.
     pub variables: Option<&'a [SessionVariable]>,
     /// The tenant's name. A checker that keeps state, such as a running process, must not share it between owners.
     pub owner: &'a str,

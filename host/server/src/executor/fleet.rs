@@ -228,7 +228,8 @@ impl Fleet {
         Self { client, scope }
     }
 
-    /// Takes a script's idempotency key. Returns it as the key of a request to the fleet. Each route has its own keys.
+    /// Takes a script's idempotency key, and converts it to the key of a request to the fleet. Each route has separate
+    /// keys.
     fn key(&self, script: &mut Script) -> Option<String> {
         let route = if script.resumption.is_some() { "resume" } else { "execute" };
         script.key.take().map(|key| format!("{}/{route}/{key}", self.scope))
@@ -311,7 +312,7 @@ impl Fleet {
                 false => return Err(SessionsError::NotFound { id: target.id }.into()),
             },
             SessionOperation::Remove { id } => SessionAnswer::Removed(self.close(&(&id).into()).await?),
-            // `check_operation` has already rejected the other operations.
+            // `check_operation` has already rejected all other operations.
             _ => return Err(ServiceError::Invalid("a fleet does not support this operation".to_owned())),
         })
     }

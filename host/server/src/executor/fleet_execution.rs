@@ -19,7 +19,8 @@ use crate::{Service, ServiceError, byte_budget::Room};
 
 /// The size of a call or an answer in memory in addition to its text, in bytes.
 const CALL_BYTES: usize = 256;
-/// The time after which a step is not repeated. The engine forgets results after an hour, and would run it again.
+/// The time after which a step is not repeated. The engine forgets results after an hour, and would then run the step
+/// again.
 const MAX_REPEAT_TIME: Duration = Duration::from_secs(55 * 60);
 /// The timeout for repeating a step of an execution that has since been cancelled.
 const LAST_ATTEMPT: Duration = Duration::from_secs(10);
@@ -60,7 +61,7 @@ struct FleetStep {
     created: Instant,
     /// `true` if the client knows the execution's ID and can repeat the step.
     is_repeatable: bool,
-    /// As in [`WaitingInFleet::call_count`], before the step.
+    /// The value of [`WaitingInFleet::call_count`] before the step.
     call_count: u64,
     /// The memory reserved for the request.
     rooms: Vec<Room>,
@@ -81,7 +82,8 @@ struct WaitingInFleet {
     /// The execution as if it had been cancelled, and the generation of the session.
     executed: ExecuteReply,
     waiting: WaitingExecution,
-    /// All calls that the client has seen have smaller IDs. An answered call can have a larger ID than those that wait.
+    /// All calls that the client has seen have smaller IDs. This includes answered calls, whose IDs can be larger than
+    /// the IDs of the calls that wait.
     call_count: u64,
     /// The memory reserved for the execution, the calls and the bytes.
     room: Option<Room>,
@@ -125,8 +127,8 @@ impl FleetExecution {
         }
     }
 
-    /// Returns the step that resumes the execution with these answers, and moves the bytes into it. Fails without a
-    /// change if the budget has no room for the answers.
+    /// Returns the step that resumes the execution with these answers, and moves the execution's bytes into it. Fails
+    /// without a change if the budget has no room for the answers.
     fn next_step(&self, waits: &mut WaitingInFleet, answers: Vec<ToolAnswer>) -> Result<FleetStep, ServiceError> {
         let reserved = self.reserve(answers.iter().map(answer_bytes).sum())?;
         let (created_at, generation) = (waits.executed.created_at, waits.executed.generation);
@@ -146,7 +148,7 @@ impl FleetExecution {
         Ok(FleetStep { request, key, created, is_repeatable: true, call_count, rooms })
     }
 
-    /// Sends a step's request. The engine runs requests with the same key once.
+    /// Sends a step's request. The engine runs requests with the same key only once.
     async fn send(&self, step: &FleetStep) -> Result<ExecuteReply, ServiceError> {
         let (mut request, has_ended) = (step.request.clone(), self.ended.is_cancelled());
         if step.is_repeatable {
@@ -262,8 +264,8 @@ async fn open_answers(
     Ok(Service::blocking(move || check_answers(&open, call_count, answers)).await??)
 }
 
-/// Checks answers to the calls with the IDs `open`. Drops answers to other calls with IDs below `call_count`, which were
-/// answered already.
+/// Checks answers to the calls with the IDs `open`. Drops answers to other calls with IDs below `call_count`, which are
+/// already answered.
 fn check_answers(open: &[u64], call_count: u64, mut answers: Vec<ToolAnswer>) -> Result<Vec<ToolAnswer>, AdvanceError> {
     for ToolAnswer { id, answer } in &answers {
         if *id >= call_count {

@@ -324,7 +324,7 @@ impl SessionInMemory {
 
     fn summary(&self) -> SessionSummary {
         let (info, sandbox) = (self.session.info(), self.session.sandbox());
-        // Read before the literal below: within the literal, the lock would be held until its end, and `generation`
+        // Read outside the struct literal: a lock taken in the literal would be held until its end, and `generation`
         // would deadlock.
         let updated_at = self.usage.lock().changed_at;
         SessionSummary {

@@ -56,7 +56,7 @@ impl InProcess {
     /// executions.
     pub(crate) fn new(service: &Service, config: &TenantConfig, store: Arc<dyn SessionStore>) -> Self {
         let TenantConfig { name, policy, tools, key, add_network, .. } = config;
-        // A session must be saved before its answer is sent. Each save changes its generation.
+        // A session must be saved before the answer is sent. Each save changes the session's generation.
         let mut store_policy = config.store_policy.clone();
         store_policy.save = Save::AfterEach;
         let (made, granted, offered, network) = (service.clone(), policy.clone(), tools.clone(), add_network.clone());
@@ -231,8 +231,8 @@ impl Local {
                 let local = Arc::clone(self);
                 LocalExecution::start(request, on_output, key, |request| {
                     let started = active.start(request).inspect_err(|_| {
-                        // The restored state is already in use, so the session needs a new generation. Ignores errors,
-                        // because the result is an error already.
+                        // The restored state is already in use, so the session needs a new generation. Ignore errors,
+                        // because the result is already an error.
                         if suspended.is_some() {
                             let _ = active.save();
                         }
@@ -251,8 +251,8 @@ impl Local {
         executed: Result<Execution, ServiceError>,
     ) -> Result<FinishedJob, ServiceError> {
         let execution = executed.inspect_err(|_| {
-            // The script may have run, for example if its files could not be written to a host directory. Ignores
-            // errors, because the result is an error already.
+            // The script may have run, for example if its files could not be written to a host directory. Ignore
+            // errors, because the result is already an error.
             let _ = active.save();
         })?;
         Ok(FinishedJob::local(active.save_after(Ok(execution))?, self.generation(id)))
@@ -294,7 +294,7 @@ impl Local {
             return Ok(sandbox.clone());
         }
         let built = self.build(name, self.policy.clone(), &fresh.policy, files)?;
-        // If two threads built a sandbox simultaneously, both use the first one.
+        // If two threads built a sandbox simultaneously, both use the first of the two.
         Ok(self.sandboxes.lock().entry(name.clone()).or_insert(built).clone())
     }
 
@@ -450,7 +450,7 @@ impl LiveSessions for Local {
         read(active.unchanged())
     }
 
-    /// Also saves the session.
+    /// Changes a session outside an execution, and saves the session.
     fn change<T>(
         &self,
         target: &SessionTarget,

@@ -9,7 +9,7 @@ use tracing::Span;
 use super::{BoxFuture, FileAnswer, FileOperation, Room, SessionAnswer, SessionCall, SessionOperation, SessionReply};
 use crate::{ChangeResult, Service, ServiceError, SessionTarget};
 
-/// Sessions that can be brought into memory.
+/// Sessions that can be loaded into memory.
 pub(super) trait LiveSessions: Send + Sync + 'static {
     /// Performs a session operation. Must be called on a thread that is allowed to block.
     fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError>;
@@ -44,7 +44,7 @@ pub(super) trait LiveSessions: Send + Sync + 'static {
         change: impl FnOnce(&Session) -> Result<T, ServiceError>,
     ) -> Result<ChangeResult<T>, ServiceError>;
 
-    /// Performs an operation on a live session. The executors perform the other operations themselves.
+    /// Performs an operation on a live session. The executors perform all other operations themselves.
     fn perform_live(
         &self,
         operation: SessionOperation,

@@ -35,7 +35,7 @@ impl LocalExecution {
         start: impl FnOnce(Request<'_>) -> Result<(Started, Finish), ServiceError>,
     ) -> Result<Self, ServiceError> {
         let ended = CancellationToken::new();
-        // The execution drops its listener at its end.
+        // The execution drops its listener, and with it the guard, when it ends.
         let guard = ended.clone().drop_guard();
         let (started, finish) = start(request.on_output(move |stream: Stream, bytes: &[u8]| {
             let _ = &guard;
@@ -67,7 +67,7 @@ impl SteppedExecution for LocalExecution {
             let step = Service::blocking(move || started.advance(answers, None)).await?;
             let executed = match step.map_err(failed) {
                 Ok(Step::NeedsTools(calls)) => return Ok(ExecutorStep::NeedsTools { calls, reply_room: None }),
-                // Only a wait with a time limit ends while the script runs.
+                // Only a wait with a time limit can return `Running`.
                 Ok(Step::Running) => return Err(ServiceError::Panicked),
                 Err(error) if error.is_answer_error() => return Err(error),
                 Ok(Step::Done(execution)) => Ok(execution),
@@ -103,7 +103,7 @@ fn failed(error: AdvanceError) -> ServiceError {
     }
 }
 
-/// Describes the reason for a client, which does not use the functions that the engine's messages name.
+/// Describes the reason in terms of the API: clients do not use the functions that the engine's messages name.
 fn not_suspendable(error: &SuspendError) -> ServiceError {
     ServiceError::NotSuspendable(match error {
         SuspendError::NotSuspendable => NOT_STARTED_SUSPENDABLE.to_owned(),

@@ -84,8 +84,8 @@ pub(crate) trait Executor: Send + Sync {
     /// Checks a script's syntax with the parser of its language, without running it.
     fn validate(&self, fresh: FreshScript) -> BoxFuture<'_, Result<Validated, ServiceError>>;
 
-    /// Performs a session operation. The caller must poll the future to its end: dropping it can leave an operation
-    /// incomplete.
+    /// Performs a session operation. The caller must poll the future to completion, because dropping it can leave the
+    /// operation incomplete.
     fn session(&self, call: SessionCall) -> BoxFuture<'_, Result<SessionReply, ServiceError>>;
 
     /// Starts a script whose tool calls the client answers. If the script cannot be run, this or the first
@@ -120,12 +120,13 @@ pub(crate) trait SteppedExecution: Send + Sync {
     fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<ExecutorStep, ServiceError>>;
 
     /// Turns the execution into sealed bytes while it waits for answers
-    /// ([`Script::is_suspendable`](crate::Script::is_suspendable)). It then ends, and [`advance`](Self::advance) returns
-    /// a result with the outcome `cancelled`. The caller must reserve memory for the bytes.
+    /// ([`Script::is_suspendable`](crate::Script::is_suspendable)). The execution then ends, and
+    /// [`advance`](Self::advance) returns a result with the outcome `cancelled`. The caller must reserve memory for the
+    /// bytes.
     ///
     /// # Errors
-    /// Fails with [`ServiceError::NotSuspendable`] if the execution is not suspendable, or not in its current state. It
-    /// then continues to wait.
+    /// Fails with [`ServiceError::NotSuspendable`] if the execution is not suspendable, or not in its current state.
+    /// The execution then continues to wait.
     fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>>;
 
     /// Returns a token that is cancelled when an execution ends after its first step. [`advance`](Self::advance) then

@@ -256,7 +256,7 @@ fn hints(execution: &Execution) -> Vec<Hint> {
         .collect()
 }
 
-/// Returns remarks for a model, which follow the output, such as the failure, the changed files and advice.
+/// Returns remarks for the model, to follow the output: the failure, the changed files and advice.
 fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     let mut lines = Vec::new();
     if let Some(reason) = &answer.reason {
@@ -313,7 +313,7 @@ pub(super) fn success(content: Vec<ContentBlock>, structured: &impl Serialize) -
     with_structure(CallToolResult::success(content), structured)
 }
 
-/// Like [`success`], with a single text content.
+/// Like [`success`], with a single text block.
 pub(super) fn text(text: String, structured: &impl Serialize) -> CallToolResult {
     success(vec![ContentBlock::text(text)], structured)
 }

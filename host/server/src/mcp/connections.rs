@@ -226,7 +226,7 @@ struct RunningRequests(Mutex<HashMap<RequestId, RunningRequest>>);
 /// A request that the protocol library has not yet answered.
 #[derive(Default)]
 struct RunningRequest {
-    /// Charges the response until the library has passed it on, even if the client has disconnected.
+    /// Keeps the response charged until the library has passed it on, even if the client has disconnected.
     _account: Option<Account>,
     /// `true` if the library has received the request. Until then, it ignores a cancellation.
     has_started: bool,

@@ -60,8 +60,8 @@ pub(super) const MAX_ID_BYTES: usize = 1_000;
 /// decoded `requestState`.
 const REQUEST_COPIES: usize = 3;
 
-/// Maximum length of the protocol library's error responses, in bytes. They repeat the request's ID; a longer one quotes
-/// a whole value of the request.
+/// Maximum length of the protocol library's error responses, in bytes. They repeat the request's ID. A longer error
+/// response quotes a whole value of the request.
 const MAX_ERROR_BYTES: u64 = 2 << 10;
 
 /// The interval between keep-alive writes to an open response. Only a failed write reveals that a client has
@@ -71,8 +71,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// Returns the streamable HTTP route `/mcp`, for [`http::serve`](crate::http::serve).
 ///
 /// `listing` describes, for models, the host functions that scripts can call; it is used only for tenants with tools.
-/// `bound` is the address on which the server listens. Cancelling `stop` closes open streams, which do not end
-/// otherwise.
+/// `bound` is the address on which the server listens. Cancelling `stop` closes open streams, which would otherwise
+/// stay open.
 pub fn router(
     tenants: Tenants,
     listing: &str,
@@ -236,7 +236,8 @@ fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
 /// The number of copies of an answer in memory: as values, and as JSON.
 const ANSWER_COPIES: usize = 2;
 
-/// Memory charged for a request until its answer is written, and for the answer from the moment its length is known.
+/// Memory charged until the answer to a request is written: for the request, and for the answer once its length is
+/// known.
 #[derive(Clone, Debug)]
 pub(super) struct Account {
     bodies: BodyBudget,

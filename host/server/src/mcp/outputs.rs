@@ -63,7 +63,6 @@ impl OutputId {
     }
 }
 
-/// Returns random bytes.
 pub(super) fn random<const N: usize>() -> Result<[u8; N], ServiceError> {
     let mut random = [0; N];
     getrandom::fill(&mut random)
@@ -102,8 +101,7 @@ impl Outputs {
 /// Maximum size of a picture in bytes. Its base64 encoding is shorter than 5 MB, the limit of model APIs.
 const MAX_PICTURE_BYTES: usize = 3_700_000;
 
-/// Maximum number of pictures per execution, because models are charged for each picture. Further pictures become
-/// links.
+/// Maximum number of pictures per execution, because model APIs charge for each picture. Further pictures become links.
 const MAX_PICTURES: usize = 16;
 
 /// Maximum total size of an execution's pictures, in bytes. Their base64 encoding fits into 16 MiB, the maximum message

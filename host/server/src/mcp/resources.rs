@@ -114,7 +114,7 @@ const TYPES: [(&str, &str); 22] = [
     ("zip", "application/zip"),
 ];
 
-/// Returns a file's media type. If the extension is unknown, checks if `begins`, a part of the contents, is text.
+/// Returns a file's media type. If the extension is unknown, checks whether `begins`, a part of the contents, is text.
 pub(super) fn media_type(path: &str, begins: &[u8]) -> String {
     let ending =
         path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending.to_ascii_lowercase());

@@ -57,11 +57,11 @@ struct StdioTransport {
 }
 
 impl StdioTransport {
-    /// `max_bytes` limits the length of a line.
+    /// Creates a transport. `max_bytes` limits the length of a line.
     fn new(input: Input, output: Output, max_bytes: usize) -> Self {
         let (sender, rejected) = mpsc::unbounded_channel();
         let lines = CheckedLines { inner: input, max_bytes, line: Line::default(), rejected: sender };
-        // Discards a line of more than `max_bytes`.
+        // The transport discards lines of more than `max_bytes`.
         let inner = AsyncRwTransport::new_server(lines, output).with_max_line_length(max_bytes);
         Self { inner, rejected }
     }
@@ -85,7 +85,7 @@ impl Transport<RoleServer> for StdioTransport {
                 message = self.inner.receive() => return message,
             };
             let sent: Pin<Box<dyn Future<Output = io::Result<()>> + Send>> = Box::pin(self.inner.send(error));
-            // In a separate task, because the caller can drop this future before the error is written.
+            // Sent in a separate task, because the caller can drop this future before the error is written.
             tokio::spawn(sent);
         }
     }

@@ -302,7 +302,7 @@ pub(super) async fn list_sessions(
 ) -> Result<CallToolResult, ServiceError> {
     let SessionPage { sessions: mut all, damaged, .. } = tenant.list().await?;
     let count = all.len() + damaged.len();
-    // Most recently updated first.
+    // Sort by the time of the last save, latest first.
     all.sort_by_key(|session| std::cmp::Reverse(session.updated_at));
     let sessions: Vec<OneAnswer> = all.into_iter().map(OneAnswer::of).take(MAX_LISTED).collect();
     let more = count - sessions.len();

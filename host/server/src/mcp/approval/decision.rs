@@ -1,4 +1,4 @@
-//! Questions to the person at the client about the approval of tool calls, and the answers.
+//! Questions to the client's user about the approval of tool calls, and the answers.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use crate::{ServiceError, text::quoted};
 /// completely, so calls with longer arguments are denied.
 const MAX_SHOWN_BYTES: usize = 16 << 10;
 
-/// Maximum number of questions at once. The client is asked about further calls when it has answered.
+/// Maximum number of questions at once. Further questions are asked after the client has answered these.
 pub(super) const MAX_QUESTIONS: usize = 16;
 
 /// Maximum length of a person's reason, in characters.
@@ -117,7 +117,7 @@ pub(super) fn decisions(responses: InputResponses) -> Result<Decisions, ServiceE
     let mut decisions = Decisions::new();
     for (name, response) in responses {
         let Some(call) = name.strip_prefix("call-").and_then(|call| call.parse::<u64>().ok()) else { continue };
-        // Only the exact key, which excludes spellings such as `call-+1`.
+        // Accept only the exact key, and not spellings such as `call-+1`.
         if key(call) != name {
             continue;
         }

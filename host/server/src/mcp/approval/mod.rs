@@ -1,14 +1,16 @@
-//! Approval of tool calls: `run_code` asks the person at the client before a script calls certain tools: those that the
-//! policy marks ([`ToolPolicy::approve`](glovebox::ToolPolicy::approve)), and
+//! Approval of tool calls: `run_code` asks the client's user before a script calls certain tools. These are the tools
+//! that the policy marks ([`ToolPolicy::approve`](glovebox::ToolPolicy::approve)), and
 //! [`TenantConfig::approved_tools`](crate::TenantConfig::approved_tools).
 //!
-//! Scripts see these tools as stepped tools. When a script waits for their calls, the server suspends the execution as
-//! bytes and asks the client. Afterwards, it resumes the execution, which repeats what it did until it waits for the
-//! same calls. The server calls the handlers of the approved calls, and answers with their results.
+//! To the engine, these are stepped tools: the caller answers their calls. When a script waits for such calls, the
+//! server suspends the execution as bytes and asks the client's user. Afterwards, the server resumes the execution,
+//! which repeats its earlier steps until it waits for the same calls. The server runs the handlers of the approved
+//! calls, and passes their results to the script.
 //!
 //! * [`decision`]: the questions and answers. [`request_state`]: the state that the client returns.
 //! * In a session, the bytes contain the state before the execution. They are resumed only if the session has not
-//!   changed since. If the execution is too large, it waits in memory instead, where its limits apply.
+//!   changed since the suspension. An execution that is too large for this waits in memory instead, where its limits
+//!   apply.
 
 mod decision;
 mod request_state;
@@ -44,7 +46,7 @@ pub(super) use request_state::{RequestStates, with_digest};
 /// tool is running.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Maximum time to retry passing decisions or results to an execution while the server is busy.
+/// Maximum time for which a decision or result is passed to an execution again while the server is busy.
 const ANSWERED_TIME: Duration = Duration::from_secs(60);
 
 /// The number of copies of a suspended execution in memory while a result is built from it.
@@ -190,8 +192,8 @@ impl ApprovedRun<'_> {
         }
     }
 
-    /// Verifies a state that the client returned. Decoding and hashing 6 MiB takes about 20 ms, so this does not occupy an
-    /// async thread.
+    /// Verifies a state that the client returned. Decoding and hashing 6 MiB takes about 20 ms, so this runs on a
+    /// blocking thread.
     async fn open(&self, state: String) -> Result<OpenedState, ServiceError> {
         let (server, arguments) = (self.server.clone(), self.arguments);
         Service::blocking(move || server.0.states.open(&state, &arguments)).await?
@@ -231,10 +233,10 @@ impl ApprovedRun<'_> {
         script.tools = missing.map(|tool| tool.clone().stepped()).collect();
         script.suspendable = self.is_suspendable();
         if let Some(SuspendedRun { bytes, generation }) = suspended {
-            // The bytes contain the source. It would count twice when the execution is suspended again.
+            // The bytes contain the source, which would count twice when the execution is suspended again.
             script.source = String::new();
             script.resumption = Some(Resumption { suspended: bytes, answers: Vec::new() });
-            // Afterwards, no server resumes the same bytes and makes the approved calls again.
+            // With this, no server can resume the same bytes again and repeat the approved calls.
             script.saves_restored = true;
             if let Work::InSession(target, _) = &mut work {
                 target.expected = generation;
@@ -243,14 +245,14 @@ impl ApprovedRun<'_> {
         let answering = AnswerBuilder::new(self.server, &self.given)?;
         let then = move |ended: FinishedExecution| Ok(answering.answer(ended.execution()));
         let started = self.tenant.start_then(Door::Mcp, work, Vec::new(), self.last.watch(), then).await;
-        // The code also identifies the error of a worker or a fleet.
+        // Compare the code, which also identifies an error from a worker or a fleet.
         started.map_err(|error| match error.code() {
             "generation" => ServiceError::Invalid(SESSION_CHANGED.to_owned()),
             _ => error,
         })
     }
 
-    /// Resumes a suspended execution after a person has decided. Tries again while the server is busy, so that the decision
+    /// Resumes a suspended execution after a person has decided. Retries while the server is busy, so that the decision
     /// is not lost. Resuming calls no tool, so it can be repeated.
     async fn start_answered(&self, suspended: SuspendedRun) -> Result<Step, ServiceError> {
         let end = Instant::now() + ANSWERED_TIME;
@@ -267,8 +269,7 @@ impl ApprovedRun<'_> {
         }
     }
 
-    /// Resumes the run of a state. Reserves memory for its decoded execution, until the response to this request is
-    /// charged.
+    /// Resumes a waiting run. Reserves memory for its decoded execution, until the response to this request is charged.
     async fn resume_run(&self, run: &mut WaitingRun) -> Result<Step, ServiceError> {
         match run {
             WaitingRun::Suspended(suspended) => {
@@ -289,7 +290,7 @@ impl ApprovedRun<'_> {
         self.tenant.resume_then(execution, answers, self.last.watch(), then).await
     }
 
-    /// Like [`advance`](Self::advance), but tries again while other requests occupy the server or the execution, or a fleet
+    /// Like [`advance`](Self::advance), but retries while other requests occupy the server or the execution, or a fleet
     /// does not answer. The calls have been made, so the script must receive their results.
     async fn advance_answered(&self, execution: &str, answers: Vec<ToolAnswer>) -> Result<Step, ServiceError> {
         let end = Instant::now() + ANSWERED_TIME;
@@ -394,9 +395,9 @@ impl ApprovedRun<'_> {
     }
 }
 
-/// Separates the calls about which a decision exists from those about which the client must be asked. Ignores decisions
-/// about calls that the last questions did not show with exactly these arguments, whose digests are `question_digests`:
-/// a faulty worker can report other calls for a resumed execution.
+/// Separates the calls with a decision from the calls about which the client must be asked. `question_digests`
+/// identifies the calls that the last questions showed, with their arguments. Decisions about other calls are ignored,
+/// because a faulty worker can report other calls for a resumed execution.
 fn split(
     calls: Vec<ToolRequest>,
     mut decisions: Decisions,
@@ -418,16 +419,16 @@ fn split(
     (decided, open)
 }
 
-/// Returns the number for [`RequestStates::use_once`] of a suspended execution's `state`, and takes the state, if calls
-/// are about to be made.
+/// Takes the `state` of a suspended execution if approved calls are about to be made, and returns its nonce for
+/// [`RequestStates::use_once`].
 fn nonce(decided: &[(ToolRequest, Decision)], state: &mut Option<OpenedState>) -> Option<Nonce> {
     let is_approved = decided.iter().any(|(_, decision)| *decision == Decision::Approved);
     let used = if is_approved { state.take() } else { None };
     used.map(|opened| opened.nonce)
 }
 
-/// Returns the numbers for [`RequestStates::use_once`] of an execution in memory. Several states can contain the same
-/// call, so each call has a number. A denial without a question has no effects, so it can be repeated.
+/// Returns the nonces for [`RequestStates::use_once`] of an execution in memory. Several states can contain the same
+/// call, so each call has a nonce. A denial without a question has no effects, so it needs no nonce.
 fn nonces_in_memory(execution: &str, decided: &[(ToolRequest, Decision)], approver: &Approver) -> Vec<Nonce> {
     let decided = decided.iter().filter(|(call, _)| approver.decide(call).is_none());
     decided.map(|(call, _)| call_nonce(execution, call.id)).collect()

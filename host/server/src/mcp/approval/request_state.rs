@@ -51,7 +51,7 @@ const MAX_STATE_CHARS: usize =
 /// Maximum number of used states and calls that a server remembers.
 const MAX_USED: usize = 10_000;
 
-/// A number that identifies a state, or a call of an execution in memory.
+/// A nonce that identifies a state, or a call of an execution in memory.
 pub(super) type Nonce = [u8; NONCE_BYTES];
 
 /// A digest of a tool call: its ID, its tool and its arguments.
@@ -67,7 +67,7 @@ pub(super) fn call_digest(call: &ToolRequest) -> CallDigest {
     digest.finalize().into()
 }
 
-/// Returns the number for [`RequestStates::use_once`] of a call of an execution in memory.
+/// Returns the nonce of a call of an execution in memory, for [`RequestStates::use_once`].
 pub(super) fn call_nonce(execution: &str, call: u64) -> Nonce {
     let mut digest = Sha256::new();
     digest.update(call.to_le_bytes());
@@ -79,7 +79,7 @@ pub(super) fn call_nonce(execution: &str, call: u64) -> Nonce {
 pub(in crate::mcp) type ArgumentsDigest = [u8; 32];
 
 /// Returns a call's arguments and their digest. Arguments can be 48 MiB long, and hashing them takes about 0.1 s, so
-/// this does not occupy an async thread.
+/// this runs on a blocking thread.
 pub(in crate::mcp) async fn with_digest(arguments: JsonObject) -> Result<(JsonObject, ArgumentsDigest), ServiceError> {
     Service::blocking(move || {
         let digest = digest(&arguments);
@@ -88,7 +88,7 @@ pub(in crate::mcp) async fn with_digest(arguments: JsonObject) -> Result<(JsonOb
     .await
 }
 
-/// Returns a digest of a call's arguments. Serializes them in pieces, without a copy of the whole text.
+/// Returns a digest of a call's arguments. Serializes them in pieces, to avoid a copy of the whole text.
 fn digest(arguments: &JsonObject) -> ArgumentsDigest {
     let mut text = BufWriter::with_capacity(DIGEST_BUFFER_BYTES, HashWriter(Sha256::new()));
     // Neither writing nor serializing JSON values fails.
@@ -119,7 +119,7 @@ pub(super) enum WaitingRun {
     /// A suspended execution. Every server with the same key can resume it. In a session, the server also needs the
     /// same store.
     Suspended(SuspendedRun),
-    /// The ID of an execution in this server's memory. Only executions in sessions wait there, if they cannot be
+    /// The ID of an execution in this server's memory. Only an execution in a session waits there, if it cannot be
     /// suspended.
     InMemory(String),
 }
@@ -169,20 +169,20 @@ impl OpenedState {
     }
 }
 
-/// The states of one tenant: its key, which seals and opens them, and the states that were already used.
+/// The states of one tenant. Seals and opens them with the tenant's key, and remembers which states were already used.
 #[derive(Debug)]
 pub(in crate::mcp) struct RequestStates {
-    /// `None` if the tenant has no key. Then a random key is used, and only this server can open its states.
+    /// `None` if the tenant has no key. A random key is then used, and only this server can open its states.
     key: Option<SessionKey>,
     random_key: OnceLock<SessionKey>,
     bound_to: String,
-    /// The most recent numbers of [`use_once`](Self::use_once).
+    /// The nonces most recently passed to [`use_once`](Self::use_once).
     used: Mutex<VecDeque<Nonce>>,
 }
 
 impl RequestStates {
     pub(in crate::mcp) fn new(tenant: &str, key: Option<SessionKey>) -> Self {
-        // Contains spaces, so it is not the ID of a session, whose seals use the same key.
+        // The spaces distinguish this text from the IDs of sessions, whose seals use the same key.
         let bound_to = format!("MCP request states of {tenant}");
         Self { key, random_key: OnceLock::new(), bound_to, used: Mutex::default() }
     }
@@ -203,8 +203,8 @@ impl RequestStates {
         Ok(seal)
     }
 
-    /// Returns the state for a call with these arguments. The client is asked about the calls with the digests
-    /// `question_digests`, of which there are at most [`MAX_QUESTIONS`].
+    /// Returns the state for a call with these arguments. `question_digests` contains the digests of the calls that the
+    /// client is asked about, at most [`MAX_QUESTIONS`].
     pub(super) fn close(
         &self,
         run: &WaitingRun,
@@ -222,7 +222,7 @@ impl RequestStates {
         bytes.push(u8::try_from(question_digests.len()).unwrap_or(u8::MAX));
         bytes.extend_from_slice(question_digests.as_flattened());
         if let Some(generation) = generation {
-            // A longer generation would make the state invalid. It is a time and a number, so it is much shorter.
+            // A generation consists of a time and a number, so its length always fits in a byte.
             bytes.push(u8::try_from(generation.len()).unwrap_or(u8::MAX));
             bytes.extend_from_slice(generation.as_bytes());
         }
@@ -245,12 +245,12 @@ impl RequestStates {
         }
     }
 
-    /// Records that the calls of these numbers are about to be made or refused: the nonce of the state of a suspended
-    /// execution, or [`call_nonce`] of each call of an execution in memory.
+    /// Records nonces whose calls are about to be made or refused: the nonce of a suspended execution's state, or the
+    /// [`call_nonce`] of each call of an execution in memory.
     ///
     /// # Errors
-    /// Fails, and records nothing, if this server has already recorded one of them. Otherwise, a client that repeats
-    /// its request would repeat the effects of the calls.
+    /// Fails, and records nothing, if this server has already recorded one of the nonces. Without this check, a client
+    /// that repeats its request would repeat the effects of the calls.
     pub(super) fn use_once(&self, nonces: &[Nonce]) -> Result<(), ServiceError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if nonces.iter().any(|nonce| used.contains(nonce)) {
@@ -394,7 +394,7 @@ mod tests {
         let digest = |value: serde_json::Value| digest(value.as_object().unwrap());
         assert_eq!(digest(json!({ "a": 1, "b": [2] })), digest(json!({ "a": 1, "b": [2] })));
         assert_ne!(digest(json!({ "a": 1, "b": [2] })), digest(json!({ "a": 1, "b": [3] })));
-        // The text is hashed in pieces.
+        // The text is longer than the buffer.
         let long = json!({ "text": "é\"".repeat(DIGEST_BUFFER_BYTES), "b": null });
         let expected: ArgumentsDigest = Sha256::digest(long.to_string()).into();
         assert_eq!(digest(long), expected);

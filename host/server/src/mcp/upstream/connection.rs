@@ -59,7 +59,7 @@ struct ConnectionState {
 
 impl McpUpstream {
     /// Starts a server or connects to it, and lists its tools. `max_message_bytes` limits the size of each message from
-    /// the server. An error is a clause whose subject is the server.
+    /// the server. The error completes a sentence that begins with the server's name.
     pub(super) async fn start(config: &UpstreamConfig, max_message_bytes: usize) -> Result<Started<Self>, String> {
         let connection = Connection::start(&config.transport, max_message_bytes).await?;
         match connection.tools(config, max_message_bytes).await {
@@ -151,7 +151,7 @@ struct Connection {
 
 impl Connection {
     /// Starts a server or connects to it, and initializes the connection. `max_message_bytes` limits the size of each
-    /// message from the server. An error is a clause whose subject is the server.
+    /// message from the server. The error completes a sentence that begins with the server's name.
     async fn start(transport: &UpstreamTransport, max_message_bytes: usize) -> Result<Self, String> {
         match transport {
             UpstreamTransport::Process(config) => {
@@ -175,7 +175,7 @@ impl Connection {
         self.service.is_closed() || self.service.is_transport_closed()
     }
 
-    /// Returns the end of an error message about a process that has ended.
+    /// Returns details of a process that has ended, to append to an error message.
     async fn failure_details(&self) -> String {
         match &self.process {
             Some(process) => process.failure_details().await,
@@ -185,7 +185,7 @@ impl Connection {
 
     /// Returns the tools that the configuration names, or all tools, in the server's order.
     ///
-    /// Together, the tools of all pages are limited like one message: to `max_bytes`, and in the number of their values.
+    /// All pages together are subject to the limits on one message: `max_bytes`, and the limit on the number of values.
     async fn tools(&self, config: &UpstreamConfig, max_bytes: usize) -> Result<Vec<Tool>, String> {
         let (mut tools, mut cursor) = (Vec::new(), None);
         let (mut bytes, mut cost) = (0, JsonCost::default());
@@ -243,7 +243,7 @@ fn endpoint_failure(error: &McpError) -> Option<String> {
     }
 }
 
-/// Initializes a connection. An error is a clause whose subject is the server.
+/// Initializes a connection. The error completes a sentence that begins with the server's name.
 async fn initialize<E, A>(transport: impl IntoTransport<RoleClient, E, A>) -> Result<McpService, String>
 where
     E: Error + Send + Sync + 'static,

@@ -1,7 +1,7 @@
 //! HTTP client for servers with a URL, with limits on the size and the values of each message.
 //!
-//! The response to a POST contains the answer, as JSON or as an event stream. Streams that the server opens on its own
-//! (GET) and resumption of broken streams are not supported, because only results are used.
+//! The response to a POST contains the answer, as JSON or as an event stream. The stream for messages from the server
+//! (GET) and the resumption of broken streams are not supported, because only results are used.
 
 use std::{collections::HashMap, error::Error, pin::pin, sync::Arc, time::Duration};
 
@@ -46,8 +46,8 @@ const SESSION_ID: &str = "mcp-session-id";
 pub(super) const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// Headers that the client sets itself, and headers that concern the connection instead of the request. Those that begin
-/// with `mcp-` are reserved too.
+/// Headers that the client sets itself, and headers that concern the connection instead of the request. Headers that
+/// begin with `mcp-` are also reserved.
 const RESERVED_HEADERS: [&str; 13] = [
     "accept",
     "connection",
@@ -64,11 +64,12 @@ const RESERVED_HEADERS: [&str; 13] = [
     "upgrade",
 ];
 
-/// The code of JSON-RPC errors with which servers reject an unknown session, with HTTP 400 instead of 404. With other
-/// statuses, it is the code of errors of calls, which must not be repeated.
+/// The code of the JSON-RPC error with which some servers reject an unknown session, with HTTP 400 instead of 404. With
+/// other statuses, it is the code of a failed call, which must not be repeated.
 const UNKNOWN_SESSION: i32 = -32_000;
 
-/// A failed request. The text is a clause whose subject is the server. It contains neither the URL nor headers.
+/// A failed request. The text completes a sentence that begins with the server's name. It contains neither the URL nor
+/// headers.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EndpointError {
     #[error("cannot be reached: {0}")]
@@ -88,7 +89,8 @@ pub(super) enum EndpointError {
 type HttpError = StreamableHttpError<EndpointError>;
 
 impl EndpointConfig {
-    /// Returns the headers of each request. An error is a clause whose subject is the server, and contains no value.
+    /// Returns the headers of each request. The error completes a sentence that begins with the server's name, and
+    /// contains no value.
     pub(super) fn header_map(&self) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         for (name, value) in &self.headers {
@@ -105,9 +107,10 @@ impl EndpointConfig {
         Ok(headers)
     }
 
-    /// Creates a client that sends the headers with each request. An error is a clause whose subject is the server.
+    /// Creates a client that sends the headers with each request. The error completes a sentence that begins with the
+    /// server's name.
     pub(super) fn client(&self) -> Result<Client, String> {
-        // If a provider is already installed, it stays in use.
+        // Fails if a provider is already installed, which then stays in use.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = Client::builder()
             .user_agent(concat!("glovebox/", env!("CARGO_PKG_VERSION")))
@@ -145,7 +148,7 @@ pub(super) fn transport(
     Ok(StreamableHttpClientTransport::with_client(client, transport))
 }
 
-/// Returns the failure of a request, if it is a failure of this module's client.
+/// Returns the text of an error if it comes from this module's client.
 pub(super) fn failure(error: &(dyn Error + Send + Sync + 'static)) -> Option<String> {
     match error.downcast_ref::<HttpError>()? {
         HttpError::Client(error) => Some(error.to_string()),
@@ -155,7 +158,7 @@ pub(super) fn failure(error: &(dyn Error + Send + Sync + 'static)) -> Option<Str
     }
 }
 
-/// Follows redirects within the same scheme, host and port. Only these statuses preserve the method and the body.
+/// Follows redirects within the same scheme, host and port that preserve the method and the body.
 fn same_origin() -> Policy {
     Policy::custom(|attempt| {
         let preserves_request =
@@ -197,7 +200,7 @@ impl StreamableHttpClient for EndpointClient {
         let has_session = session_id.is_some();
         let mut request =
             self.client.post(&*uri).header(CONTENT_TYPE, JSON).header(ACCEPT, [JSON, EVENT_STREAM].join(", "));
-        // When its caller stops waiting, the SDK ends the HTTP request, except for those that initialize a connection.
+        // When the caller stops waiting, the SDK ends the HTTP request, unless the request initializes a connection.
         if matches!(kind, None | Some(ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_))) {
             request = request.timeout(START);
         }
@@ -236,7 +239,7 @@ impl StreamableHttpClient for EndpointClient {
         _auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), HttpError> {
-        // Servers that do not support this respond with an error status.
+        // Servers that do not support the deletion of sessions respond with an error status.
         let request = self.client.delete(&*uri);
         send(request, Some(session_id), custom_headers).await.map(drop).map_err(HttpError::Client)
     }
@@ -270,14 +273,14 @@ impl EndpointClient {
             match parsed(data.as_bytes()) {
                 Ok(message) if is_answer(&message) => return Ok(message),
                 Err(EndpointError::TooLarge) => return Err(EndpointError::TooLarge),
-                // A notification, a request, or an event of another kind.
+                // Ignore notifications, requests, and events of other kinds.
                 Ok(_) | Err(_) => {}
             }
         }
         Err(EndpointError::NoResult)
     }
 
-    /// Reads the JSON-RPC error in the body of an unsuccessful response. Fails if the body is something else.
+    /// Reads the JSON-RPC error in the body of an unsuccessful response. Fails if the body is not such an error.
     async fn rejection(&self, response: Response) -> Result<ServerJsonRpcMessage, EndpointError> {
         let status = response.status();
         if status.is_redirection() {

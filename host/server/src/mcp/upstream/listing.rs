@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 /// Maximum length of a listing in bytes. About 1,000 tokens, which every conversation contains.
 const MAX_LISTING_BYTES: usize = 4_000;
 
-/// Maximum length in bytes of the end of a listing that omits names.
+/// Maximum length in bytes of the note at the end of a listing that omits names.
 const MAX_END_BYTES: usize = 90;
 
 const INTRODUCTION: &str = "\
@@ -15,7 +15,7 @@ const INTRODUCTION: &str = "\
     matters: tools.name(argument=value) in Python, await tools.name({argument: value}) in JavaScript. A failure raises \
     tools.ToolError.\n";
 
-/// Precedes the names if the lines exceed [`MAX_LISTING_BYTES`].
+/// The text before the names if the lines exceed [`MAX_LISTING_BYTES`].
 const SEARCH: &str = "\
     tools.search(\"words\") in a script returns the name, description and signature of the functions that match best. \
     tools.describe(name) also returns the JSON Schema of the arguments.\n";
@@ -82,7 +82,7 @@ impl Listing {
         text
     }
 
-    /// Appends as many names as fit, and the number of the others.
+    /// Appends as many names as fit, and the number of omitted names.
     fn write_names(&self, text: &mut String) {
         let has_search = !self.names.iter().any(|name| name == SEARCH_NAME);
         if has_search {

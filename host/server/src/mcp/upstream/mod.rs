@@ -44,7 +44,7 @@ pub struct UpstreamConfig {
     pub transport: UpstreamTransport,
     /// The names of the tools that scripts can call. Default: all tools.
     pub tools: Option<Vec<String>>,
-    /// The tools whose calls a person at the client must approve. Default: none.
+    /// The tools whose calls the client's user must approve. Default: none.
     pub approve: Approve,
 }
 
@@ -90,7 +90,7 @@ impl fmt::Debug for EndpointConfig {
     }
 }
 
-/// The tools of a server whose calls a person at the client must approve.
+/// The tools of a server whose calls the client's user must approve.
 ///
 /// In a configuration file, this is `"always"`, `"never"`, or a list of names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -144,7 +144,8 @@ struct Server {
     url: Option<String>,
     openapi: Option<String>,
     server: Option<String>,
-    // Not a map of strings: an error of `serde_json` would quote a value of another type, which can be a secret.
+    // Not parsed as a map of strings: an error from `serde_json` would quote a value of another type, which can be a
+    // secret.
     headers: Option<Value>,
     #[serde(rename = "type")]
     kind: Option<String>,
@@ -177,7 +178,7 @@ impl UpstreamConfig {
         label(&self.name, matches!(self.transport, UpstreamTransport::OpenApi(_)))
     }
 
-    /// Returns an error. `reason` is a clause whose subject is the server.
+    /// Returns an error. `reason` completes a sentence that begins with the server's name.
     fn error(&self, reason: &str) -> UpstreamError {
         UpstreamError(format!("{} {reason}", self.label()))
     }
@@ -222,7 +223,7 @@ fn label(name: &str, is_api: bool) -> String {
 }
 
 impl Server {
-    /// Checks the keys. An error is a clause whose subject is the server.
+    /// Checks the keys. The error completes a sentence that begins with the server's name.
     fn into_config(mut self, name: String, base: &Path) -> Result<UpstreamConfig, String> {
         let (tools, approve) = (self.tools.take(), self.approve.take());
         let transport = self.transport(base)?;
@@ -243,7 +244,7 @@ impl Server {
         Ok(UpstreamConfig { name, transport, tools, approve })
     }
 
-    /// Checks the keys of the transport. An error is a clause whose subject is the server.
+    /// Checks the keys of the transport. The error completes a sentence that begins with the server's name.
     fn transport(self, base: &Path) -> Result<UpstreamTransport, String> {
         let has_process = self.command.is_some() || !self.args.is_empty() || !self.env.is_empty() || self.cwd.is_some();
         if let Some(document) = self.openapi {
@@ -310,15 +311,16 @@ fn headers(value: Option<Value>) -> Result<BTreeMap<String, String>, String> {
 }
 
 impl EndpointConfig {
-    /// Checks the URL and the headers. An error is a clause whose subject is the server, and contains neither the URL
-    /// nor the value of a header.
+    /// Checks the URL and the headers. The error completes a sentence that begins with the server's name, and contains
+    /// neither the URL nor the value of a header.
     fn check(&self) -> Result<(), String> {
         check_url("url", &self.url)?;
         self.header_map().map(drop)
     }
 }
 
-/// Parses the value of a key. An error is a clause whose subject is the server, and does not contain the URL.
+/// Parses the value of a key. The error completes a sentence that begins with the server's name, and does not contain
+/// the URL.
 fn check_url(key: &str, url: &str) -> Result<Url, String> {
     let url = Url::parse(url).map_err(|error| format!("has an invalid `{key}`: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {

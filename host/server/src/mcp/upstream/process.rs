@@ -72,7 +72,8 @@ impl Process {
         Ok((Self { child, _group: Group(group), stderr: Stderr::of(stderr), is_exceeded }, stdout, stdin))
     }
 
-    /// Returns the end of an error message: the exceeded limit, if any, and the last output on standard error.
+    /// Returns details to append to an error message: the exceeded limit, if any, and the last output on standard
+    /// error.
     pub(super) async fn failure_details(&self) -> String {
         let too_long =
             self.is_exceeded.load(Ordering::SeqCst).then_some(": a message was too long or had too many values");

@@ -70,7 +70,7 @@ pub(super) struct Started<B> {
 pub(super) enum CallError {
     /// The error for the script.
     Tool(ToolError),
-    /// The call failed for this reason, which is a clause whose subject is the server.
+    /// The reason why the call failed. It completes a sentence that begins with the server's name.
     Server(String),
 }
 

@@ -12,7 +12,7 @@ pub(super) const MAX_DOCUMENT_BYTES: usize = 4 << 20;
 /// Maximum length of a URL in bytes, for the server and for requests. Most servers reject longer ones.
 pub(super) const MAX_URL_BYTES: usize = 8 << 10;
 
-/// Maximum number of references that lead to a path's entry, a parameter, a body or a response.
+/// Maximum number of consecutive references to a path's entry, a parameter, a body or a response.
 const MAX_REFERENCES: usize = 8;
 
 /// Maximum length of a reference in bytes. Many operations can share one reference, and each of them follows it again.
@@ -63,7 +63,7 @@ pub(super) enum TemplatePart<'a> {
 }
 
 impl OpenApiDocument {
-    /// Parses a document. An error is a clause whose subject is the API.
+    /// Parses a document. The error completes a sentence that begins with the API's name.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         if bytes.len() > MAX_DOCUMENT_BYTES {
             return Err(format!("has a document of more than {MAX_DOCUMENT_BYTES} bytes; remove operations from it"));

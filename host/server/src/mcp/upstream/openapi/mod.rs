@@ -96,7 +96,8 @@ pub enum DocumentSource {
 }
 
 impl DocumentSource {
-    /// Returns the location in a configuration file in the directory `base`.
+    /// Returns the source for a location in a configuration file. A relative path is resolved against `base`, the
+    /// directory of the file.
     pub(super) fn new(location: String, base: &Path) -> Self {
         match location.starts_with("http://") || location.starts_with("https://") {
             true => Self::Url(location),
@@ -112,8 +113,8 @@ impl fmt::Debug for OpenApiConfig {
 }
 
 impl OpenApiConfig {
-    /// Checks the URLs and the headers. An error is a clause whose subject is the API, and contains neither URLs nor
-    /// values of headers.
+    /// Checks the URLs and the headers. The error completes a sentence that begins with the API's name, and contains
+    /// neither URLs nor values of headers.
     pub(super) fn check(&self) -> Result<(), String> {
         if let DocumentSource::Url(url) = &self.document {
             check_url("openapi", url)?;
@@ -220,8 +221,8 @@ impl fmt::Debug for Api {
 }
 
 impl Api {
-    /// Reads the document, and converts the operations that the configuration names, or all of them. An error is a
-    /// clause whose subject is the API.
+    /// Reads the document, and converts the operations that the configuration names, or all of them. The error
+    /// completes a sentence that begins with the API's name.
     pub(super) async fn start(config: &UpstreamConfig, api: &OpenApiConfig) -> Result<Started<Self>, String> {
         let bytes = api.load().await?;
         let (config, api) = (config.clone(), api.clone());
@@ -327,7 +328,7 @@ impl Api {
             bytes.extend_from_slice(&chunk);
         }
         let text = String::from_utf8_lossy(&bytes);
-        // JSON can contain the slashes of a token in this form.
+        // JSON can escape the slashes of a token as `\/`.
         let with_slashes = text.replace("\\/", "/");
         if self.secrets.iter().any(|secret| text.contains(&**secret) || with_slashes.contains(&**secret)) {
             return "; the body is not shown, because it repeats a configured header".to_owned();
@@ -409,8 +410,8 @@ pub(super) fn script_name(api: &str, operation: &str) -> String {
     name
 }
 
-/// Returns the body of a successful response as JSON: JSON unchanged, text as a string, and no body as `null`. An error
-/// is a clause whose subject is the API.
+/// Returns the body of a successful response as JSON: JSON unchanged, text as a string, and no body as `null`. The
+/// error completes a sentence that begins with the API's name.
 fn result(kind: &str, body: &[u8]) -> Result<String, String> {
     if body.is_empty() {
         return Ok("null".to_owned());
@@ -437,7 +438,7 @@ fn shown(text: &str) -> String {
 fn summary(text: &str, max_chars: usize) -> String {
     let mut short = String::new();
     let mut left = max_chars;
-    // Bounds the time for texts that consist of spaces.
+    // Limits the time for a text that consists of spaces.
     for c in text.chars().take(max_chars.saturating_mul(8)) {
         let c = if c.is_whitespace() { ' ' } else { c };
         let is_dropped = c == ' ' && (left == 0 || short.is_empty() || short.ends_with(' '));

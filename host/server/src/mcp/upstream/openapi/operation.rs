@@ -30,7 +30,7 @@ const MAX_DESCRIPTION_CHARS: usize = 500;
 /// The argument for the body of a request.
 pub(super) const BODY: &str = "body";
 
-/// Headers whose parameters OpenAPI ignores.
+/// Header parameters that OpenAPI ignores.
 const IGNORED_HEADERS: [&str; 3] = ["accept", "authorization", "content-type"];
 
 /// An operation that scripts can call.
@@ -101,7 +101,7 @@ struct ParameterEntry<'a> {
     entry: &'a Map<String, Value>,
 }
 
-/// Returns the operation's name in `tools` and `approve`: its ID, or its method and path if it has no ID, or one that is
+/// Returns the operation's name in `tools` and `approve`: its ID, or its method and path if it has no ID or the ID is
 /// too long.
 pub(super) fn name(entry: OperationEntry<'_>) -> String {
     if let Some(id) = entry.operation.get("operationId").and_then(Value::as_str)
@@ -120,8 +120,8 @@ fn method_and_path(entry: OperationEntry<'_>) -> String {
 }
 
 impl OperationTool {
-    /// Reads an operation. `preset` contains the headers that the configuration sets. An error is a clause whose subject
-    /// is the operation.
+    /// Reads an operation. `preset` contains the headers that the configuration sets. The error completes a sentence
+    /// that begins with the operation's name.
     pub(super) fn read(
         document: &OpenApiDocument,
         entry: OperationEntry<'_>,
@@ -187,8 +187,8 @@ impl ParameterEntry<'_> {
             }
     }
 
-    /// Returns the location of the parameter. `Ok(None)` means that the parameter has no effect. An error is a clause
-    /// whose subject is the operation.
+    /// Returns the location of the parameter. `Ok(None)` means that the parameter has no effect. The error completes a
+    /// sentence that begins with the operation's name.
     fn place(&self, preset: &HeaderMap) -> Result<Option<ParameterLocation>, String> {
         let Self { name, place, entry } = self;
         let wrong = |reason: &str| Err(format!("has the parameter `{}` {reason}", shown(name)));
@@ -236,7 +236,8 @@ impl ParameterEntry<'_> {
     }
 }
 
-/// Returns the parameters of a path and an operation. Those of the operation replace those of the path.
+/// Returns the parameters of a path and an operation. A parameter of the operation replaces the same parameter of the
+/// path.
 fn parameter_entries<'a>(
     document: &'a OpenApiDocument,
     entry: OperationEntry<'a>,
@@ -253,7 +254,7 @@ fn parameter_entries<'a>(
                 Some(ParameterEntry { name: entry.get("name")?.as_str()?, place: entry.get("in")?.as_str()?, entry })
             };
             let new = read().ok_or("has a parameter without a `name` or `in`, or with an unresolved `$ref`")?;
-            // Longer texts are invalid. Comparing many of them would take long.
+            // Longer names are invalid, and comparing many of them would be slow.
             let is_short = new.name.len() <= MAX_NAME_BYTES && new.place.len() <= MAX_NAME_BYTES;
             match all.iter_mut().find(|known| is_short && known.is_same(&new)) {
                 Some(known) => *known = new,
@@ -267,7 +268,7 @@ fn parameter_entries<'a>(
     Ok(all)
 }
 
-/// Splits a path, and replaces the names of parameters with those of arguments.
+/// Splits a path, and replaces the names of parameters with the names of arguments.
 fn path(text: &str, parameters: &BTreeMap<String, Parameter>) -> Result<Vec<PathPart>, String> {
     let invalid = |c: char| is_hidden(c) || c.is_whitespace() || matches!(c, '\\' | '?' | '#');
     let parts = template(text).filter(|_| text.starts_with('/') && !text.contains(invalid));

@@ -89,7 +89,7 @@ impl Operation {
                 return Err(too_long());
             }
         }
-        // A URL parser would remove them, so that the request would have another path.
+        // A URL parser would remove dot segments, so that the request would have another path.
         let is_dots = |segment: &str| matches!(&*segment.to_ascii_lowercase().replace("%2e", "."), "." | "..");
         if path.split('/').any(is_dots) {
             return Err("the arguments result in a path with the segment `.` or `..`".to_owned());
@@ -102,7 +102,7 @@ fn too_long() -> String {
     format!("the arguments result in a URL of more than {MAX_URL_BYTES} bytes; send shorter ones")
 }
 
-/// Appends a parameter to the query. An error is a clause whose subject is the argument.
+/// Appends a parameter to the query. The error completes a sentence that begins with the argument's name.
 fn query(url: &mut String, parameter: &Parameter, style: QueryStyle, value: &RawValue) -> Result<(), String> {
     let name = encoded(&parameter.name);
     match style {
@@ -121,7 +121,7 @@ fn query(url: &mut String, parameter: &Parameter, style: QueryStyle, value: &Raw
     }
 }
 
-/// Appends an encoded name and value. A call cannot make the URL much longer than its limit.
+/// Appends an encoded name and value. Fails if the URL would exceed its limit.
 fn append(url: &mut String, name: &str, value: &str) -> Result<(), String> {
     if url.len() + name.len() + value.len() > MAX_URL_BYTES {
         return Err(format!("makes the URL longer than {MAX_URL_BYTES} bytes; send less"));
@@ -157,8 +157,8 @@ fn scalars(list: &RawValue) -> Result<Vec<String>, String> {
     values.iter().map(|value| scalar(value)).collect()
 }
 
-/// Returns the text of a string, or the JSON text of a number or a Boolean. An error is a clause whose subject is the
-/// argument.
+/// Returns the text of a string, or the JSON text of a number or a Boolean. The error completes a sentence that begins
+/// with the argument's name.
 fn scalar(value: &RawValue) -> Result<String, String> {
     match value.get().as_bytes().first() {
         Some(b'"') => parsed(value),
@@ -242,7 +242,7 @@ mod tests {
         }
         assert_eq!(url(&pet, "{}").unwrap_err(), "the argument `id` is missing");
         assert_eq!(url(&pet, r#"{"id": 1, "x\n": 1}"#).unwrap_err(), "there is no argument `x\\n`");
-        // Dots that the template and the argument form together.
+        // The template and the argument together form a dot segment.
         let dots = operation("/{id}%2E", json!([parameter("id", "path", json!({}))]), None);
         assert!(url(&dots, r#"{"id": "."}"#).unwrap_err().contains("segment `.` or `..`"));
     }

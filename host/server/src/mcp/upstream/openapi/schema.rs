@@ -75,8 +75,9 @@ impl<'a> Conversion<'a> {
     }
 
     /// Converts a schema to one that accepts at least the same values. Drops references to other documents, and regular
-    /// expressions, because the engine does not support all of them. A converted part can therefore accept more values, and
-    /// `not`, `if` and `oneOf` could then accept fewer: `not` and `if` are dropped, and `oneOf` becomes `anyOf`.
+    /// expressions, because the engine does not support all of them. A converted part can therefore accept more values.
+    /// With such a part, `not`, `if` and `oneOf` could accept fewer values, so `not` and `if` are dropped, and `oneOf`
+    /// becomes `anyOf`.
     pub(super) fn convert(&mut self, schema: &'a Value) -> Result<Value, TooLarge> {
         self.schemas_left = self.schemas_left.checked_sub(1).ok_or(TooLarge)?;
         self.take(2)?;
@@ -125,7 +126,7 @@ impl<'a> Conversion<'a> {
                 }
                 Value::Object(members)
             }
-            // This schema applies to the properties that no dropped expression matches.
+            // Dropped, because this schema applies only to properties that no dropped regular expression matches.
             ("additionalProperties", _) if keywords.contains_key("patternProperties") => return Ok(None),
             ("additionalProperties" | "items" | "contains" | "propertyNames", Value::Object(_) | Value::Bool(_)) => {
                 self.convert(value)?

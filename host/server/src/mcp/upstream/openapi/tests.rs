@@ -1,4 +1,4 @@
-//! Tests documents as a whole, some of which are hostile.
+//! Tests of whole documents, some of which are hostile.
 
 use serde_json::{Map, json};
 use tempfile::TempDir;
@@ -115,7 +115,7 @@ async fn unsupported_operation_is_left_out_with_a_reason() {
         let [notice] = &*left.notices else { panic!("{:?}", left.notices) };
         assert!(notice.starts_with("API `api` leaves out the operation `") && notice.contains(expected), "{notice}");
         assert!(!notice.contains(is_hidden), "{notice}");
-        // The operation is an error if the configuration names it.
+        // An operation that is left out is an error if the configuration names it.
         let named = |config: &mut UpstreamConfig| {
             config.approve = Approve::Tools(["post_x", "post_id", "post_a", "trace_x"].map(str::to_owned).into());
         };
@@ -214,7 +214,7 @@ async fn hostile_schemas_do_not_prevent_a_call() {
 
 #[test]
 fn secrets_include_decoded_basic_credentials() {
-    // `user:password with:spaces`, `user:short`, and text that is not in base64.
+    // The `Basic` values decode to `user:password with:spaces` and `user:short`, and one is not base64.
     for (value, expected) in [
         ("Bearer abcdefgh", &["abcdefgh"][..]),
         ("Bearer abcdefg", &[]),
