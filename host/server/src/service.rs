@@ -387,7 +387,7 @@ impl Service {
         ExecutionPermit { service: self.clone(), _permit: permit }
     }
 
-    /// Runs `work` on a thread that is allowed to block. Fails with [`ServiceError::Panicked`] if `work` panics.
+    /// Runs `work` on a blocking thread. Fails with [`ServiceError::Panicked`] if `work` panics.
     pub(crate) async fn blocking<T: Send + 'static>(
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ServiceError> {

@@ -19,8 +19,8 @@ pub(crate) const MAX_TYPE_CHECKS: usize = 4;
 /// A type checker of Python scripts, which does not run them.
 pub trait CheckTypes: fmt::Debug + Send + Sync {
     /// Returns the type errors of a script. The script, and the schemas of its tools, are untrusted, so a check must
-    /// limit its time, its memory and the length of its messages. It runs on a thread that is allowed to block. If
-    /// `cancel` is cancelled, the check must return soon, with any result.
+    /// limit its time, its memory and the length of its messages. It runs on a blocking thread. If `cancel` is
+    /// cancelled, the check must return soon, with any result.
     ///
     /// # Errors
     /// Fails if the check cannot run or exceeds its limits. The error is only for the service's log.

@@ -74,7 +74,7 @@ impl Executor for FleetExecutor {
         // The task awaits the end of the execution even if the caller drops its future.
         let work = async move {
             let ran = self.run_in_session(&target, script, &cancel).await;
-            // Parse on a thread that is allowed to block, because the JSON may be long.
+            // Parse on a blocking thread, because the JSON may be long.
             let read = move || done(ran.and_then(|executed| read(executed, &target.id)));
             let _ = Service::blocking(read).await;
         };
@@ -335,7 +335,8 @@ impl Fleet {
         executed.instrument(info_span!(target: SPANS, "fleet", operation = "execute")).await
     }
 
-    /// Cancels an execution when the token is cancelled. Never returns; `execute` ends when the execution is answered.
+    /// Cancels an execution when the token is cancelled. Never returns: `execute` drops this future when the execution
+    /// is answered.
     async fn stop(&self, name: &FleetName, execution: Option<&str>, cancel: &CancelToken) -> Infallible {
         cancelled(cancel).await;
         let (mut again, max) = STOP_AGAIN;

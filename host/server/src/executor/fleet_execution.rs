@@ -213,7 +213,7 @@ impl FleetExecution {
         reserved.transpose().map_err(|_| ServiceError::NoRoom)
     }
 
-    /// Returns the result of an execution. Parses it on a thread that is allowed to block, because it may be long.
+    /// Returns the result of an execution. Parses it on a blocking thread, because it may be long.
     async fn done(&self, executed: ExecuteReply) -> Result<ExecutorStep, ServiceError> {
         self.ended.cancel();
         let id = self.start.id.clone();
@@ -251,7 +251,7 @@ fn is_unanswered(error: &ServiceError) -> bool {
     matches!(error, FleetError::Unreachable { .. } | FleetError::Answer(_) | FleetError::NoNode)
 }
 
-/// Like [`check_answers`], on a thread that is allowed to block, because the answers may be long.
+/// Like [`check_answers`], on a blocking thread, because the answers may be long.
 async fn open_answers(
     calls: &[ToolRequest],
     call_count: u64,

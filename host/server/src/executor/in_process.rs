@@ -91,7 +91,7 @@ impl InProcess {
         &self.0.sessions
     }
 
-    /// Returns the sandbox for a new interpreter. Must be called on a thread that is allowed to block.
+    /// Returns the sandbox for a new interpreter. Must be called on a blocking thread.
     pub(crate) fn sandbox(&self, fresh: &mut FreshScript) -> Result<Sandbox, ServiceError> {
         self.0.sandbox(fresh)
     }
@@ -194,7 +194,7 @@ impl Local {
         }
     }
 
-    /// Starts or resumes a stepwise execution. Must be called on a thread that is allowed to block.
+    /// Starts or resumes a stepwise execution. Must be called on a blocking thread.
     fn start(
         self: &Arc<Self>,
         work: Work,

@@ -11,10 +11,10 @@ use crate::{ChangeResult, Service, ServiceError, SessionTarget};
 
 /// Sessions that can be loaded into memory.
 pub(super) trait LiveSessions: Send + Sync + 'static {
-    /// Performs a session operation. Must be called on a thread that is allowed to block.
+    /// Performs a session operation. Must be called on a blocking thread.
     fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError>;
 
-    /// Performs a session operation on a thread that is allowed to block.
+    /// Performs a session operation on a blocking thread.
     fn perform_blocking(self: &Arc<Self>, call: SessionCall) -> BoxFuture<'_, Result<SessionReply, ServiceError>> {
         let (sessions, span) = (Arc::clone(self), Span::current());
         let work = move || span.in_scope(|| sessions.perform(call));

@@ -10,8 +10,7 @@ use tracing::Span;
 use super::{BoxFuture, ExecutorStep, FinishedJob, NOT_STARTED_SUSPENDABLE, SteppedExecution};
 use crate::{OnOutput, Service, ServiceError};
 
-/// Converts the outcome of an execution that has ended, after saving its session. Must be called on a thread that is
-/// allowed to block.
+/// Converts the outcome of an execution that has ended, after saving its session. Must be called on a blocking thread.
 pub(super) type Finish = Box<dyn FnOnce(Result<Execution, ServiceError>) -> Result<FinishedJob, ServiceError> + Send>;
 
 /// A stepwise execution in this process. It has its own thread until the script has ended, and each step waits on a
@@ -27,7 +26,7 @@ pub(super) struct LocalExecution {
 }
 
 impl LocalExecution {
-    /// Passes a request with an output listener to `start`. Must be called on a thread that is allowed to block.
+    /// Passes a request with an output listener to `start`. Must be called on a blocking thread.
     pub(super) fn start(
         request: Request<'_>,
         mut on_output: Option<OnOutput>,

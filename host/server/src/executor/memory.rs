@@ -26,7 +26,7 @@ impl SessionMemory {
     }
 
     /// Evicts idle sessions of all tenants, the least recently used first. Stops when the session `id` of `own` has
-    /// room within its `limits`, or when no other session is idle. Must be called on a thread that is allowed to block.
+    /// room within its `limits`, or when no other session is idle. Must be called on a blocking thread.
     pub(crate) fn make_room(&self, engine: &Engine, limits: &Limits, own: &Sessions, id: &SessionId) {
         let count = u64::from(!own.is_live(id));
         let bytes = limits.memory_bytes.saturating_mul(COPIES).min(limits.session_total_bytes / SHARE);

@@ -78,7 +78,7 @@ pub(crate) trait Executor: Send + Sync {
     }
 
     /// Starts a script and returns immediately. Calls `done` with the result. If the result is long or has files in
-    /// another process, `done` runs on a thread that is allowed to block; otherwise it may run on any thread.
+    /// another process, `done` runs on a blocking thread; otherwise it may run on any thread.
     fn run(self: Arc<Self>, job: Job, done: Completion);
 
     /// Checks a script's syntax with the parser of its language, without running it.
@@ -183,7 +183,7 @@ pub(crate) enum ExecutionFiles {
 pub(crate) type FileListing = (Vec<FileEntry>, Option<byte_budget::Room>);
 
 impl ExecutionFiles {
-    /// Lists the files that match a pattern. Must be called on a thread that is allowed to block.
+    /// Lists the files that match a pattern. Must be called on a blocking thread.
     pub(crate) fn list(&self, pattern: &str) -> Result<FileListing, ServiceError> {
         match self {
             Self::Here(files) => Ok((files.list(pattern)?, None)),
@@ -191,7 +191,7 @@ impl ExecutionFiles {
         }
     }
 
-    /// Reads a file. Requires its size, as returned by `list`. Must be called on a thread that is allowed to block.
+    /// Reads a file. Requires its size, as returned by `list`. Must be called on a blocking thread.
     pub(crate) fn read(&self, path: &str, size_bytes: u64) -> Result<Vec<u8>, ServiceError> {
         match self {
             Self::Here(files) => Ok(files.read(path)?),

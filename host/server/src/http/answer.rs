@@ -333,8 +333,8 @@ impl ExecutionAnswer {
         self.sizes.iter().map(file).fold(0, usize::saturating_add)
     }
 
-    /// Adds the contents of the files. Must be called on a thread that is allowed to block, because it reads files from
-    /// mounted host directories.
+    /// Adds the contents of the files. Must be called on a blocking thread, because it reads files from mounted host
+    /// directories.
     pub(crate) fn read_files(&mut self) -> Result<(), ServiceError> {
         for (path, size_bytes) in std::mem::take(&mut self.sizes) {
             let content = BASE64_STANDARD.encode(self.left.read(&path, size_bytes)?);

@@ -280,8 +280,7 @@ impl ReadBody {
         (self.bytes, self.held)
     }
 
-    /// Runs `read`. Large bodies are parsed on a thread that is allowed to block, so that they do not delay other
-    /// requests.
+    /// Runs `read`. Large bodies are parsed on a blocking thread, so that they do not delay other requests.
     pub(crate) async fn parse_with<T: Send + 'static>(
         self,
         read: impl FnOnce(Self) -> Result<T, Problem> + Send + 'static,

@@ -187,8 +187,8 @@ impl Tenant {
         AuditedRequest { door, session: work.session().cloned(), source }
     }
 
-    /// Like [`audited_request`](Self::audited_request). Hashes a suspended execution on a thread that is allowed to
-    /// block, because it can be long.
+    /// Like [`audited_request`](Self::audited_request). Hashes a suspended execution on a blocking thread, because it
+    /// can be long.
     pub(super) async fn audited_work(
         &self,
         door: Door,

@@ -99,7 +99,7 @@ impl Output {
         *self.0.lock().await = on_output;
     }
 
-    /// Returns a callback that forwards output to the current one. Must be called on a thread that is allowed to block.
+    /// Returns a callback that forwards output to the current one. Must be called on a blocking thread.
     pub(super) fn listener(&self) -> OnOutput {
         let output = self.clone();
         Box::new(move |stream: Stream, bytes: &[u8]| {

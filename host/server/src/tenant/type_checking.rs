@@ -35,7 +35,7 @@ struct Findings {
 }
 
 impl TypeCheck {
-    /// Checks the types. `version` is the interpreter's version. Must be called on a thread that is allowed to block.
+    /// Checks the types. `version` is the interpreter's version. Must be called on a blocking thread.
     fn run(&self, version: &str, cancel: &CancelToken) -> Result<Vec<Diagnostic>, ServiceError> {
         check_tools(&self.tools)?;
         let script = TypedScript {

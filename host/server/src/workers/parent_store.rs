@@ -152,7 +152,7 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    /// Performs a store operation and returns the reply. Must be called on a thread that is allowed to block.
+    /// Performs a store operation and returns the reply. Must be called on a blocking thread.
     pub(super) fn perform(
         &self,
         tenant: &str,

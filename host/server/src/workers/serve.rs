@@ -88,7 +88,7 @@ pub struct WorkerTenants {
 pub(super) struct ServerLink(pub(super) Arc<OnceLock<(Peer, Handle)>>);
 
 impl ServerLink {
-    /// Calls the server. Must be called on a thread that is allowed to block.
+    /// Calls the server. Must be called on a blocking thread.
     fn call<T: DeserializeOwned>(
         &self,
         call: &ToServer,

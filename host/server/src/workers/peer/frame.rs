@@ -85,7 +85,7 @@ impl Message {
         Ok((value, bytes, room))
     }
 
-    /// Like [`held_result`](Self::held_result), on a thread that is allowed to block if the reply is long.
+    /// Like [`held_result`](Self::held_result), on a blocking thread if the reply is long.
     pub(crate) async fn parse<T: DeserializeOwned + Send + 'static>(
         self,
     ) -> Result<(T, Vec<u8>, Option<Room>), ServiceError> {
@@ -161,8 +161,8 @@ async fn read_part(read: &mut (impl AsyncRead + Unpin), length: u32) -> io::Resu
     Ok(part)
 }
 
-/// Maximum length of a reply's JSON that is handled on an async thread, in bytes. Longer JSON is handled on a thread that
-/// is allowed to block.
+/// Maximum length of a reply's JSON that is handled on an async thread, in bytes. Longer JSON is handled on a blocking
+/// thread.
 pub(crate) const MAX_SHORT_BYTES: usize = 64 << 10;
 
 /// Maximum total size of the other side's calls in progress, in bytes. Further calls are not read until some calls have

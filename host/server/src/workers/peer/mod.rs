@@ -165,8 +165,8 @@ impl Peer {
     }
 
     /// Like [`call`](Self::call), but reserves memory for the reply before reading it. Also returns the reservation,
-    /// which must be held while the reply exists. Discards the reply if the budget has no room. Parses a long reply on a
-    /// thread that is allowed to block.
+    /// which must be held while the reply exists. Discards the reply if the budget has no room. Parses a long reply on
+    /// a blocking thread.
     pub(super) async fn call_within<T: DeserializeOwned + Send + 'static>(
         &self,
         request: &impl Serialize,
