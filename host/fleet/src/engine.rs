@@ -47,7 +47,7 @@ pub enum EngineError {
         /// The operating system's error.
         source: io::Error,
     },
-    /// The engine exited, or did not answer in time.
+    /// The engine exited, or did not respond in time.
     #[error("the engine did not start ({reason}); its log `{log}` ends with:\n{tail}", log = escaped(.log), tail = glovebox::escaped_text(.tail))]
     Begin {
         /// The exit status, or a message that names the timeout.
@@ -70,12 +70,12 @@ pub struct LocalEngine {
 }
 
 impl LocalEngine {
-    /// Starts the engine's program, and waits up to a minute until the engine answers. The engine stores its data in
+    /// Starts the engine's program, and waits up to a minute until the engine responds. The engine stores its data in
     /// the directory `data`, which is created if it is missing. `ports` are the ingress port and the admin port; 0
     /// selects any free port.
     ///
     /// # Errors
-    /// [`EngineError`] if the engine cannot be started, or does not answer in time.
+    /// [`EngineError`] if the engine cannot be started, or does not respond in time.
     pub async fn start(program: &Path, data: &Path, ports: (u16, u16)) -> Result<Self, EngineError> {
         let system = |what: String| move |source| EngineError::System { what, source };
         let (ingress, admin, node) = free_ports(ports).map_err(system("find free ports".into()))?;
@@ -113,7 +113,7 @@ impl LocalEngine {
         &self.url
     }
 
-    /// Waits until the engine answers.
+    /// Waits until the engine responds.
     async fn wait(&mut self, log: &Path) -> Result<(), EngineError> {
         let failed = |reason: String| {
             let text = std::fs::read(log).unwrap_or_default();

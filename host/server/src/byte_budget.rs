@@ -1,4 +1,4 @@
-//! A budget for the memory that requests, answers and messages of all clients occupy.
+//! A budget for the memory that requests, responses and messages of all clients occupy.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -19,7 +19,7 @@ const CLIENT_SHARE: usize = 2;
 
 /// A memory limit in bytes. Half of the limit is divided into equal shares, one per tenant; all tenants share the other
 /// half. A tenant can always use its share, even if other tenants have exhausted the shared half. With several tenants,
-/// each can take at most half of the shared half. A tenant whose clients do not read their answers therefore cannot
+/// each can take at most half of the shared half. A tenant whose clients do not read their responses therefore cannot
 /// block the large messages of the other tenants. Without tenants, everything is shared. Clones share the limit.
 ///
 /// All clients of a Unix socket belong to the same tenant. [`of_client`](Self::of_client) limits each of them.
@@ -169,7 +169,7 @@ impl ByteBudget {
     }
 
     /// Returns this budget for the requests of a client process. All connections of the process share one limit, so
-    /// that a client that does not read its answers leaves memory for other clients.
+    /// that a client that does not read its responses leaves memory for other clients.
     pub(crate) fn of_client(&self, process: ClientProcess) -> Self {
         let mut clients = self.budget.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let known = clients.get(&process).and_then(Weak::upgrade);

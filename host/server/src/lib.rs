@@ -8,7 +8,7 @@
 //! * [`mcp`]: the Model Context Protocol.
 //! * Workers ([`Service::start_workers`]): child processes that run scripts.
 //!
-//! This crate contains no sandbox logic: it translates requests into calls to [`glovebox`], and results into answers.
+//! This crate contains no sandbox logic: it translates requests into calls to [`glovebox`], and results into responses.
 
 mod audit;
 mod byte_budget;

@@ -38,7 +38,7 @@ const MAX_AT_ONCE: usize = 512;
 const SEND_TIME: Duration = Duration::from_secs(5);
 /// The timeout of the last export at shutdown.
 const END_TIME: Duration = Duration::from_secs(3);
-/// Maximum length of a collector's answer, in bytes. Valid answers contain only counts and a short message.
+/// Maximum length of a collector's response, in bytes. Valid responses contain only counts and a short message.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 const PATH: &str = "/v1/traces";
 

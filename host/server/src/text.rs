@@ -1,4 +1,4 @@
-//! Untrusted text in messages and answers: shortening, incremental UTF-8 decoding, and display.
+//! Untrusted text in messages and responses: shortening, incremental UTF-8 decoding, and display.
 
 use std::{
     collections::VecDeque,

@@ -97,7 +97,7 @@ impl FleetClient {
     /// range from 1 to [`MAX_PAGE`](Self::MAX_PAGE).
     ///
     /// # Errors
-    /// [`FleetError`] if the engine cannot be reached or sends an unexpected answer.
+    /// [`FleetError`] if the engine cannot be reached or sends an unexpected response.
     pub async fn list(
         &self,
         scope: Option<&SessionId>,
@@ -127,7 +127,7 @@ impl FleetClient {
     /// Counts the sessions of a scope, or all sessions.
     ///
     /// # Errors
-    /// [`FleetError`] if the engine cannot be reached or sends an unexpected answer.
+    /// [`FleetError`] if the engine cannot be reached or sends an unexpected response.
     pub async fn count(&self, scope: Option<&SessionId>) -> Result<u64, FleetError> {
         let query = format!(
             "SELECT COUNT(*) AS sessions FROM state WHERE starts_with(service_name, '{SERVICE_PREFIX}') \
@@ -141,7 +141,7 @@ impl FleetClient {
     /// Lists the images that sessions and nodes use.
     ///
     /// # Errors
-    /// [`FleetError`] if the engine cannot be reached or sends an unexpected answer.
+    /// [`FleetError`] if the engine cannot be reached or sends an unexpected response.
     pub async fn images(&self) -> Result<Vec<FleetImage>, FleetError> {
         let mut images: BTreeMap<String, FleetImage> = BTreeMap::new();
         let mut after = None;
@@ -184,9 +184,9 @@ fn in_scope(scope: Option<&SessionId>) -> String {
 
 /// The timeout for connecting to the engine.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// The timeout for an answer.
+/// The timeout for a response.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(3_600);
-/// Maximum size of an answer in bytes: the engine's default limit on the size of messages.
+/// Maximum size of a response in bytes: the engine's default limit on the size of messages.
 pub(crate) const MAX_ANSWER_BYTES: usize = 32 << 20;
 
 /// An HTTP client for the engine. Cheap to clone.

@@ -17,7 +17,7 @@ pub use listing::{FleetImage, FleetPage};
 
 /// Requests executions from a fleet. Cheap to clone; its futures need a tokio runtime.
 ///
-/// The engine runs the requests of one session one at a time, in the order in which it receives them. An answer means
+/// The engine runs the requests of one session one at a time, in the order in which it receives them. A response means
 /// that the result is stored. After a broken connection, the request may have run. A request with a key can be
 /// repeated, and still runs only once.
 ///
@@ -51,7 +51,7 @@ impl std::fmt::Debug for FleetClient {
 }
 
 impl FleetClient {
-    /// The timeout for an answer: an hour. A request waits for earlier requests of the session and, if nodes have
+    /// The timeout for a response: an hour. A request waits for earlier requests of the session and, if nodes have
     /// failed, for other nodes.
     pub const MAX_WAIT: Duration = listing::MAX_WAIT;
 
@@ -69,7 +69,7 @@ impl FleetClient {
         Ok(Self { ingress, ingress_url: url.ingress(), http, admin: url.admin() })
     }
 
-    /// Runs a script in a session. Repeating a key within an hour returns the first answer and runs nothing.
+    /// Runs a script in a session. Repeating a key within an hour returns the first response and runs nothing.
     ///
     /// # Errors
     /// [`FleetError`] if the request fails. A script that fails is not an error.
@@ -226,7 +226,7 @@ pub enum FleetError {
         /// The cause of the failure.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The engine's answer is malformed.
+    /// The engine's response is malformed.
     #[error("the fleet's engine sent an unexpected response: {0}")]
     Answer(String),
 }
@@ -257,7 +257,7 @@ impl FleetError {
         match response.status().as_u16() {
             status::NOT_FOUND if has_no_service => Self::NoNode,
             status::NOT_FOUND => Self::NotFound(name.clone()),
-            // The engine also answers with 409 if an operator killed or cancelled the request.
+            // The engine also responds with 409 if an operator killed or cancelled the request.
             status::EXISTS if message.starts_with(EXISTS) => Self::Exists(name.clone()),
             status::NO_UNDO => Self::NoUndo(name.clone()),
             status::CHANGED => Self::Changed(name.clone()),

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{ExecuteReply, ExecuteRequest, WaitingExecution, client::status};
 
-/// Maximum size of an answer in bytes: half of the engine's limit on the size of messages. The engine does not deliver
+/// Maximum size of a reply in bytes: half of the engine's limit on the size of messages. The engine does not deliver
 /// messages beyond this limit.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
@@ -320,7 +320,7 @@ impl Attempt {
     }
 }
 
-/// Returns the last step of an execution, after which the session is in this state. Fails if the answer is too long.
+/// Returns the last step of an execution, after which the session is in this state. Fails if the reply is too long.
 fn done(
     state: SessionState,
     is_rolled_back: bool,
@@ -344,7 +344,7 @@ fn done(
     Ok(JournalStep::Done(Box::new(ExecutionEnd { state, executed })))
 }
 
-/// Returns an upper bound of the length of a suspended execution in an answer, in bytes.
+/// Returns an upper bound of the length of a suspended execution in a reply, in bytes.
 fn waiting_len(waiting: &WaitingExecution) -> usize {
     // Quotes and backslashes in the arguments are escaped. The constant covers the rest of a call's JSON.
     let calls = waiting.calls.iter().map(|call| call.name.len() + 2 * call.arguments.len() + 64);
@@ -414,7 +414,7 @@ pub(super) struct AnsweredCall {
 pub(super) struct ExecutionEnd {
     /// The state of the session after the execution.
     pub(super) state: SessionState,
-    /// The answer to the caller.
+    /// The reply to the caller.
     pub(super) executed: ExecuteReply,
 }
 

@@ -39,7 +39,7 @@ use crate::{
     client::status,
 };
 
-/// The retention time of journals, and of answers to requests with a key.
+/// The retention time of journals, and of responses to requests with a key.
 const RETENTION: Duration = Duration::from_secs(3_600);
 /// Inactivity timeout. It is longer than any execution, so that the engine never suspends a handler. When the input of
 /// a handler that listens for a signal ends, the SDK suspends the handler, even while a step runs. After that, only the

@@ -200,7 +200,7 @@ fn json(text: JsonText) -> Result<Box<RawValue>, ServiceError> {
     RawValue::from_string(text.into()).map_err(|error| ServiceError::Invalid(format!("`context`: {error}")))
 }
 
-/// Parses the answer to an execution in a session.
+/// Parses the reply to an execution in a session.
 pub(super) fn read(executed: ExecuteReply, id: &SessionId) -> Result<FinishedJob, ServiceError> {
     let wrong = |error: serde_json::Error| FleetError::Answer(format!("malformed execution: {error}"));
     let mut execution: Execution = serde_json::from_str(executed.execution.get()).map_err(wrong)?;
@@ -335,8 +335,8 @@ impl Fleet {
         executed.instrument(info_span!(target: SPANS, "fleet", operation = "execute")).await
     }
 
-    /// Cancels an execution when the token is cancelled. Never returns: `execute` drops this future when the execution
-    /// is answered.
+    /// Cancels an execution when the token is cancelled. Never returns: `execute` drops this future when the reply
+    /// arrives.
     async fn stop(&self, name: &FleetName, execution: Option<&str>, cancel: &CancelToken) -> Infallible {
         cancelled(cancel).await;
         let (mut again, max) = STOP_AGAIN;

@@ -29,9 +29,9 @@ const LAST_ATTEMPT: Duration = Duration::from_secs(10);
 /// step, only its bytes exist, in the memory of this process. Each step resumes it on a node, unless the session has
 /// changed since.
 ///
-/// If the engine does not answer a step, a node may still run it. The request is stored, and the next call to `advance`
-/// sends it again with the same idempotency key: the engine returns the recorded result, or runs the step if it was not
-/// run.
+/// If the engine does not respond to a step, a node may still run it. The request is stored, and the next call to
+/// `advance` sends it again with the same idempotency key: the engine returns the recorded result, or runs the step if
+/// it was not run.
 pub(super) struct FleetExecution {
     start: FleetStart,
     tools: Vec<ToolOffer>,

@@ -56,7 +56,7 @@ impl InProcess {
     /// executions.
     pub(crate) fn new(service: &Service, config: &TenantConfig, store: Arc<dyn SessionStore>) -> Self {
         let TenantConfig { name, policy, tools, key, add_network, .. } = config;
-        // A session must be saved before the answer is sent. Each save changes the session's generation.
+        // A session must be saved before the response is sent. Each save changes the session's generation.
         let mut store_policy = config.store_policy.clone();
         store_policy.save = Save::AfterEach;
         let (made, granted, offered, network) = (service.clone(), policy.clone(), tools.clone(), add_network.clone());

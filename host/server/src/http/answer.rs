@@ -105,7 +105,7 @@ impl Responder {
         self.accepted("needs-tools", &answer, room, None)
     }
 
-    /// Serializes the answer for an execution that waits, with its `type`. `room` is the memory reserved for it.
+    /// Serializes the response for a waiting execution, with its `type`. `room` is the memory reserved for it.
     pub(super) fn accepted(
         &self,
         kind: &str,
@@ -137,7 +137,7 @@ pub(super) async fn send_whole(
     Ok(with_etag(etag, (status, Extension(AlreadyCharged), json, charged_body(bytes, held))))
 }
 
-/// Responds with a stored answer.
+/// Sends a stored response.
 pub(super) async fn send_stored(
     shared: &Shared,
     tenant: &str,

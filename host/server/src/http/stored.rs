@@ -307,7 +307,7 @@ fn execute_body(request: &SuspendedRequest, body: &ResumeStoredBody) -> ExecuteB
 }
 
 impl Responder {
-    /// Suspends an execution and stores it with the parts of its request. Serializes the answer for its client.
+    /// Suspends an execution and stores it with the parts of its request. Serializes the response for its client.
     pub(super) async fn store(
         &self,
         tenant: &Tenant,

@@ -157,8 +157,8 @@ pub(crate) struct CallAnswer {
 }
 
 impl NeedsToolsAnswer {
-    /// Returns the answer, the maximum size of its JSON in bytes, and the memory reserved for the worker's reply, if
-    /// any.
+    /// Returns the response body, the maximum size of its JSON in bytes, and the memory reserved for the worker's
+    /// reply, if any.
     pub(super) fn new(needs: NeedsTools, not_stored: Option<Problem>) -> (Self, usize, Option<Room>) {
         let bytes = max_bytes(&needs.calls) + not_stored.as_ref().map_or(0, |_| MAX_PROBLEM_BYTES);
         let NeedsTools { execution, calls, expires_after, reply_room } = needs;
@@ -168,9 +168,9 @@ impl NeedsToolsAnswer {
     }
 }
 
-/// Returns the maximum size of an answer with these calls in bytes of JSON.
+/// Returns the maximum size of a response with these calls, in bytes of JSON.
 pub(super) fn max_bytes(calls: &[ToolRequest]) -> usize {
-    // The constants are upper bounds for the rest of the JSON of each call and of the answer.
+    // The constants are upper bounds for the rest of the JSON of each call and of the response.
     calls.iter().map(|call| call.arguments.len() + call.name.len() + 256).sum::<usize>() + 1_024
 }
 

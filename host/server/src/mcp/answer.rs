@@ -97,7 +97,7 @@ struct Hint {
     correction: Option<String>,
 }
 
-/// Builder of the answer to `run_code`.
+/// Builder of the result of `run_code`.
 pub(super) struct AnswerBuilder {
     server: McpServer,
     /// The random ID in the URIs of the execution's stored outputs.
@@ -113,7 +113,7 @@ impl AnswerBuilder {
         Ok(Self { server: server.clone(), id: OutputId::random()?, cancelled_after_ms })
     }
 
-    /// Builds the answer. It is marked as an error if the script did not succeed.
+    /// Builds the result, which is marked as an error if the script did not succeed.
     pub(super) fn answer(&self, execution: &Execution) -> CallToolResult {
         let mut content = Vec::new();
         let (stdout, stdout_truncated) = self.stream("stdout", &execution.stdout, &mut content);
@@ -204,7 +204,7 @@ impl AnswerBuilder {
     }
 }
 
-/// Builds the answer for a script that was not run because of these type errors.
+/// Builds the result for a script that was not run because of these type errors.
 pub(super) fn with_type_errors(errors: &[Diagnostic]) -> CallToolResult {
     let reason = "the script was not run, because it has type errors";
     let mut lines = vec![format!("{reason}:")];

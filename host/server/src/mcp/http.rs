@@ -1,4 +1,4 @@
-//! MCP over HTTP, and the memory charged for requests and answers.
+//! MCP over HTTP, and the memory charged for requests and responses.
 
 use std::{
     collections::HashMap,
@@ -205,7 +205,7 @@ impl<'a> Message<'a> {
         message.map_err(|error| Problem::invalid(format!("the request body is invalid: {}", quoted(error))))
     }
 
-    /// Rejects an overlong request ID, because the answer would repeat it.
+    /// Rejects an overlong request ID, because the response would repeat it.
     fn check_id(&self) -> Result<(), Problem> {
         match self.id.map(|id| id.get().len()) {
             Some(bytes) if bytes > MAX_ID_BYTES => Err(Problem::invalid(format!(
@@ -223,7 +223,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Rejects an overlong protocol version, because the answer would quote it.
+/// Rejects an overlong protocol version, because the response would quote it.
 fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get("mcp-protocol-version") {
         Some(version) if version.len() > MAX_VERSION_BYTES => {
@@ -233,10 +233,10 @@ fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// The number of copies of an answer in memory: as values, and as JSON.
+/// The number of copies of a response in memory: as values, and as JSON.
 const ANSWER_COPIES: usize = 2;
 
-/// Memory charged until the answer to a request is written: for the request, and for the answer once its length is
+/// Memory charged until the response to a request is written: for the request, and for the response once its length is
 /// known.
 #[derive(Clone, Debug)]
 pub(super) struct Account {
@@ -256,8 +256,8 @@ impl Account {
         extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Self>())
     }
 
-    /// Reserves memory for data from which an answer is built, without waiting. Reserves nothing if the request did not
-    /// arrive over HTTP.
+    /// Reserves memory for data from which a response is built, without waiting. Reserves nothing if the request did
+    /// not arrive over HTTP.
     pub(super) fn reserve(context: &RequestContext<RoleServer>, bytes: usize) -> Result<ChargedBytes, BudgetExhausted> {
         let Some(Self { bodies, tenant, .. }) = Self::of(&context.extensions) else {
             return Ok(ChargedBytes::default());
@@ -265,7 +265,7 @@ impl Account {
         bodies.bytes().try_room(Some(tenant), bytes)
     }
 
-    /// Charges an answer to the memory budget. Uses `data`, the memory of the data from which the answer was built.
+    /// Charges a response to the memory budget. Uses `data`, the memory of the data from which the response was built.
     /// Does nothing if the request did not arrive over HTTP.
     pub(super) async fn count(
         context: &RequestContext<RoleServer>,
@@ -273,7 +273,7 @@ impl Account {
         answer: &impl Serialize,
     ) -> Result<(), BudgetExhausted> {
         let Some(Self { bodies, tenant, held }) = Self::of(&context.extensions) else { return Ok(()) };
-        // An answer that cannot be serialized is not sent and needs no memory.
+        // A response that cannot be serialized is not sent and needs no memory.
         let len = ANSWER_COPIES * json_len(answer).unwrap_or_default();
         let more = match bodies.bytes().try_resize(Some(tenant), data, len) {
             Ok(more) => more,

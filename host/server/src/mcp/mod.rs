@@ -72,7 +72,7 @@ struct McpInner {
     states: RequestStates,
 }
 
-/// Error message if the memory budget has no room for an answer.
+/// Error message if the memory budget has no room for a response.
 const NO_ROOM: &str = "the request was executed, but the server's memory for answers is full; read answers faster";
 
 /// Error message if the memory budget has no room for the questions about a script's calls.
@@ -271,7 +271,7 @@ impl ServerHandler for McpServer {
         })?;
         let replies = ReplyRooms::default();
         tokio::select! {
-            // A cancelled request needs no answer. Dropping `call` cancels its work.
+            // A cancelled request needs no response. Dropping `call` cancels its work.
             biased;
             () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
             result = self.call(name, request, &context, &replies) => {

@@ -182,7 +182,7 @@ impl AnswerBuilder {
         let is_suitable = |text: &str| display.forms.len() == 1 || !is_default_repr(text);
         let shown = best.or_else(|| texts().find(|(_, text)| is_suitable(text)));
         if let Some((form, text)) = shown {
-            // The answer already contains the text of a result as its value.
+            // The plain text of a result is already shown as the value of the script.
             let is_value = best.is_some() && display.is_result && form.media_type == "text/plain";
             content.extend((!is_value).then(|| self.short(number, form, text)));
         }

@@ -293,7 +293,7 @@ pub struct TenantConfig {
     /// The location of the sessions.
     pub location: SessionLocation,
     /// The conditions for hibernating sessions. `save` is ignored: a session is saved after each execution, before the
-    /// answer is sent.
+    /// response is sent.
     pub store_policy: StorePolicy,
     /// The key that seals the tenant's sessions. A key derived from it and from `name` seals suspended executions.
     /// Default: neither is sealed.

@@ -69,7 +69,7 @@ impl FinishedExecution {
 pub enum DeliveryError {
     /// The callback failed.
     Failed(ServiceError),
-    /// There is no memory for the answer to an unread result. The client can request the result again.
+    /// There is no memory for the response with an unread result. The client can request the result again.
     NoRoom(Box<FinishedExecution>),
 }
 

@@ -170,7 +170,7 @@ impl Work {
 pub struct SessionTarget {
     /// The session's name.
     pub id: SessionId,
-    /// The expected generation, as reported in earlier answers. `None` accepts every generation.
+    /// The expected generation, as reported in earlier responses. `None` accepts every generation.
     pub expected: Option<String>,
 }
 

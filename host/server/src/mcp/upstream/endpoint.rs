@@ -1,6 +1,6 @@
 //! HTTP client for servers with a URL, with limits on the size and the values of each message.
 //!
-//! The response to a POST contains the answer, as JSON or as an event stream. The stream for messages from the server
+//! The response to a POST contains the result, as JSON or as an event stream. The stream for messages from the server
 //! (GET) and the resumption of broken streams are not supported, because only results are used.
 
 use std::{collections::HashMap, error::Error, pin::pin, sync::Arc, time::Duration};
@@ -222,7 +222,7 @@ impl StreamableHttpClient for EndpointClient {
                 None => Err(HttpError::Client(EndpointError::Status(status.as_u16()))),
             };
         }
-        // Notifications and responses have no answer.
+        // Notifications and responses have no result.
         let Some(id) = id else { return Ok(StreamableHttpPostResponse::Accepted) };
         let answer = self.answer(response).await.map_err(HttpError::Client)?;
         // The SDK keeps the tools of all lists until the connection ends, even if it did not request them.

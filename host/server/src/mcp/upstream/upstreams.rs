@@ -75,8 +75,8 @@ pub(super) enum CallError {
 }
 
 impl Upstreams {
-    /// Starts or connects to the servers, reads the documents of APIs, and lists the tools. `result_bytes`, the policy's
-    /// `limits.tool_bytes`, determines the maximum size of servers' messages and APIs' answers.
+    /// Starts or connects to the servers, reads the documents of APIs, and lists the tools. `result_bytes`, the
+    /// policy's `limits.tool_bytes`, determines the maximum size of servers' messages and APIs' responses.
     ///
     /// # Errors
     /// Fails if a server cannot be started, does not speak MCP, or does not offer a configured tool, or if a document is

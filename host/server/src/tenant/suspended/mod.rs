@@ -299,7 +299,7 @@ fn busy(id: &str) -> ServiceError {
 
 /// The interval between checks of an execution that has ended, or that a request is still resuming after its timeout.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// Retention time of a cancelled execution's unread result, if there was no memory for the answer. Most clients that
+/// Retention time of a cancelled execution's unread result, if there was no memory for the response. Most clients that
 /// cancel an execution do not request its result again.
 const CANCELLED_TIME: Duration = Duration::from_secs(60);
 

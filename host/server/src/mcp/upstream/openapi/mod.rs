@@ -1,8 +1,8 @@
 //! HTTP APIs with an OpenAPI document, whose operations scripts call as tools.
 //!
-//! Documents are untrusted, and so are the arguments of scripts and the API's answers. The document's size, its schemas
-//! and the size of answers are limited. The configured headers are sent only to the configured server. If no server is
-//! configured, they are sent to the document's server, which must have the origin of the document's URL.
+//! Documents are untrusted, and so are the arguments of scripts and the API's responses. The document's size, its
+//! schemas and the size of responses are limited. The configured headers are sent only to the configured server. If no
+//! server is configured, they are sent to the document's server, which must have the origin of the document's URL.
 //!
 //! | file | contents |
 //! |---|---|
