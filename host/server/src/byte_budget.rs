@@ -14,7 +14,7 @@ pub(crate) const STEP_BYTES: usize = 1 << 10;
 /// Maximum total size of all late reservations ([`Room::Late`]) in bytes. They are not part of the budget. With a small
 /// budget, the maximum is a quarter of the budget.
 const MAX_LATE_BYTES: usize = 16 << 20;
-/// A client process can take at most `1 / CLIENT_SHARE` of the budget.
+/// The divisor for the limit on a client process: it can take at most `1 / CLIENT_SHARE` of the budget.
 const CLIENT_SHARE: usize = 2;
 
 /// A memory limit in bytes. Half of the limit is divided into equal shares, one per tenant; all tenants share the other
@@ -92,9 +92,9 @@ impl Permit {
 /// A reservation for a buffer that does not exist yet.
 #[derive(Debug)]
 pub(crate) enum Room {
-    /// Reserved within the budget.
+    /// A reservation within the budget.
     ChargedBytes(ChargedBytes),
-    /// The budget was exhausted. The buffer can be created, and `settle` then waits for permits.
+    /// A reservation outside the exhausted budget. The buffer can be created, and `settle` then waits for permits.
     Late(#[expect(dead_code, reason = "held until the reservation is dropped")] OwnedSemaphorePermit),
 }
 

@@ -155,7 +155,7 @@ pub enum ServiceError {
     /// An earlier step of the execution failed.
     #[error("an earlier request of this execution failed and ended the execution; start a new execution")]
     StepFailed,
-    /// The request was executed, but the memory budget for answers has no room for its answer.
+    /// The request was executed, but the memory budget has no room for its response.
     #[error(
         "the request was executed, but the server's memory for answers is full; read answers faster, or request less"
     )]
@@ -171,12 +171,12 @@ pub enum ServiceError {
         "the script was cancelled at calls that need an approval: the server's memory for suspended executions is full (`http.bodies_bytes`), so the questions were not sent; calls approved earlier were made; try again later"
     )]
     NoRoomToAsk,
-    /// The answer exceeds the memory that the tenant can have for answers.
+    /// The response exceeds the memory that the tenant can use for responses.
     #[error(
         "the answer is {bytes} bytes; the maximum for this token is {max} (`http.bodies_bytes`); request less output or smaller files"
     )]
     AnswerTooLarge {
-        /// The size of the answer in bytes.
+        /// The size of the response in bytes.
         bytes: usize,
         /// The maximum in bytes.
         max: usize,
@@ -198,7 +198,7 @@ pub enum ServiceError {
     /// No worker is ready, or the worker that owns the session is starting.
     #[error("the worker process for this request is starting; try again in a moment")]
     NoWorker,
-    /// The worker died during the request. Its sessions keep the state of their last answer.
+    /// The worker died during the request. Its sessions keep the state of their last response.
     #[error(
         "the worker process ended before it answered and is being restarted; the script may have run; a session keeps \
          the state of its last answer"
@@ -287,8 +287,8 @@ impl ServiceError {
             tracing::error!(target: "glovebox", error = with_causes(&**reason), "a type check failed");
             return message(self).into();
         }
-        // An error with a known time for a retry contains no details about the host, unless it names the fleet's
-        // address. A worker has already removed the details from its errors.
+        // An error with a retry time contains no details about the host, unless it names the fleet's address. Workers
+        // have already removed such details from their errors.
         let is_public = match self {
             Self::StepLost | Self::Relayed(_) => true,
             Self::Fleet(FleetError::Unreachable { .. }) => false,

@@ -16,7 +16,7 @@ const MAX_COST: usize = 256 << 10;
 const LIST_COST: usize = 4;
 /// The cost of an object and its first entry. An empty object costs the same. Each comma costs 1, for the next entry.
 const OBJECT_COST: usize = 8;
-/// The upper bound of the memory that one unit of cost occupies during parsing, in bytes. A value occupies 32 bytes.
+/// The upper bound on the memory that one unit of cost occupies during parsing, in bytes. A value occupies 32 bytes.
 /// The buffer from which `serde` deserializes untagged unions occupies 32 more, and both vectors have spare capacity.
 pub(crate) const UNIT_BYTES: usize = 160;
 
@@ -41,7 +41,7 @@ pub(crate) struct StringScanner {
 pub(crate) struct TooCostly;
 
 impl JsonCost {
-    /// Returns an upper bound on the memory that the values in a string occupy when parsed, in bytes. Excludes the
+    /// Returns an upper bound on the memory that the values in a JSON text occupy when parsed, in bytes. Excludes the
     /// contents of strings.
     pub(crate) fn of(text: &[u8]) -> Result<usize, TooCostly> {
         let mut cost = Self::default();

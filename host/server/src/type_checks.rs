@@ -16,7 +16,7 @@ pub(crate) const MAX_TYPE_ERRORS: usize = 20;
 /// Maximum number of concurrent type checks, each of which can need a processor and a lot of memory.
 pub(crate) const MAX_TYPE_CHECKS: usize = 4;
 
-/// A type checker of Python scripts, which does not run them.
+/// A type checker for Python scripts. It does not run the scripts.
 pub trait CheckTypes: fmt::Debug + Send + Sync {
     /// Returns the type errors of a script. The script, and the schemas of its tools, are untrusted, so a check must
     /// limit its time, its memory and the length of its messages. It runs on a blocking thread. If `cancel` is
@@ -43,7 +43,8 @@ pub struct TypedScript<'a> {
     /// The global variables of the session in which the script runs. Empty outside a session. `None` if the variables
     /// are unknown: the script can then use any name.
     pub variables: Option<&'a [SessionVariable]>,
-    /// The tenant's name. A checker that keeps state, such as a running process, must not share it between owners.
+    /// The tenant's name. A checker that keeps state, such as a running process, must not share this state between
+    /// owners.
     pub owner: &'a str,
 }
 

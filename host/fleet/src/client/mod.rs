@@ -15,7 +15,7 @@ use crate::{ExecuteReply, ExecuteRequest, Expected, FleetName, FleetSession, Fle
 pub(crate) use listing::Http;
 pub use listing::{FleetImage, FleetPage};
 
-/// Requests executions from a fleet. Cheap to clone; its futures need a tokio runtime.
+/// A client that requests executions from a fleet. Cheap to clone. Its futures need a Tokio runtime.
 ///
 /// The engine runs the requests of one session one at a time, in the order in which it receives them. A response means
 /// that the result is stored. After a broken connection, the request may have run. A request with a key can be
@@ -231,7 +231,7 @@ pub enum FleetError {
     Answer(String),
 }
 
-/// The body of an engine error.
+/// The body of an error response from the engine.
 #[derive(serde::Deserialize)]
 struct FailureAnswer {
     #[serde(default)]

@@ -48,7 +48,7 @@ pub(super) struct Attempt {
     running: Option<RunningScript>,
 }
 
-/// The names and callbacks of the tools that services answer.
+/// The names of the tools whose calls services answer, with their callbacks.
 type Targets = Vec<(String, CallbackTarget)>;
 
 /// The tools of a request and their callbacks.
@@ -67,7 +67,7 @@ struct RunningScript {
 }
 
 impl RunningScript {
-    /// Returns the service that answers a tool. `None` if the caller answers it.
+    /// Returns the service that answers the calls of a tool, or `None` if the caller answers them.
     fn target(&self, tool: &str) -> Option<&CallbackTarget> {
         self.targets.iter().find(|(name, _)| name == tool).map(|(_, target)| target)
     }
@@ -255,7 +255,7 @@ impl Attempt {
         done(self.state.unchanged(Timestamp::now()), true, &execution, Some(waiting))
     }
 
-    /// Calls the service that answers a tool.
+    /// Calls the service that answers the calls of a tool.
     async fn ask(&self, running: &RunningScript, call: &ToolRequest) -> AnsweredCall {
         let session = &self.state.session.name;
         // The generation is unique among stored executions, and the invocation among all executions.
@@ -310,7 +310,7 @@ impl Attempt {
     ) -> Result<JournalStep, StepError> {
         let at = Timestamp::now();
         // A script stopped midway may leave a session that cannot continue, or that has not received all answers. Roll
-        // it back.
+        // the session back.
         let is_rolled_back = is_short || running.session.ended().is_some();
         let state = match is_rolled_back {
             true => self.state.unchanged(at),
@@ -344,7 +344,7 @@ fn done(
     Ok(JournalStep::Done(Box::new(ExecutionEnd { state, executed })))
 }
 
-/// Returns an upper bound of the length of a suspended execution in a reply, in bytes.
+/// Returns an upper bound on the length of a suspended execution in a reply, in bytes.
 fn waiting_len(waiting: &WaitingExecution) -> usize {
     // Quotes and backslashes in the arguments are escaped. The constant covers the rest of a call's JSON.
     let calls = waiting.calls.iter().map(|call| call.name.len() + 2 * call.arguments.len() + 64);

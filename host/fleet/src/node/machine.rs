@@ -69,7 +69,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Prepares the runtimes. The first preparation on a machine takes a minute or more.
+    /// Creates a machine and prepares its runtimes. The first preparation on a machine takes a minute or more.
     pub(super) fn new(config: NodeConfig) -> Result<Self, NodeError> {
         NodeConfig::check_policy(&config.policy)?;
         let running = config.running.clamp(1, Semaphore::MAX_PERMITS);

@@ -62,7 +62,7 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// Prepares the runtimes and listens. The first preparation on a machine takes a minute or more.
+    /// Prepares the runtimes and starts to listen. The first preparation on a machine takes a minute or more.
     ///
     /// # Errors
     /// [`NodeError`] if the configuration is invalid, a runtime cannot be prepared, or `listen` cannot be used.

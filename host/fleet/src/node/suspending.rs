@@ -1,4 +1,4 @@
-//! Conversion of executions that wait for their caller to bytes, and back.
+//! Suspends executions that wait for their caller as bytes, and reads such bytes.
 
 use std::{sync::Arc, time::Duration};
 

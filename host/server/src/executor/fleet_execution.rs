@@ -25,9 +25,9 @@ const MAX_REPEAT_TIME: Duration = Duration::from_secs(55 * 60);
 /// The timeout for repeating a step of an execution that has since been cancelled.
 const LAST_ATTEMPT: Duration = Duration::from_secs(10);
 
-/// A stepwise execution in a fleet's session. The fleet suspends it whenever it waits for the client. Until the next
-/// step, only its bytes exist, in the memory of this process. Each step resumes it on a node, unless the session has
-/// changed since.
+/// A stepwise execution in a fleet's session. Whenever the execution waits for the client, the fleet suspends it. Until
+/// the next step, only its bytes exist, in the memory of this process. Each step resumes the execution on a node,
+/// unless the session has changed since.
 ///
 /// If the engine does not respond to a step, a node may still run it. The request is stored, and the next call to
 /// `advance` sends it again with the same idempotency key: the engine returns the recorded result, or runs the step if
@@ -79,7 +79,7 @@ impl FleetStep {
 
 /// An execution that waits for the client.
 struct WaitingInFleet {
-    /// The execution as if it had been cancelled, and the generation of the session.
+    /// The execution so far, with the outcome `cancelled`, and the session's generation.
     executed: ExecuteReply,
     waiting: WaitingExecution,
     /// All calls that the client has seen have smaller IDs. This includes answered calls, whose IDs can be larger than

@@ -91,7 +91,7 @@ impl Executor for InMemory {
 
     fn end_idle(&self, idle: Duration) {
         let is_used = |session: &Arc<SessionInMemory>| {
-            // A request or a suspended execution holds another reference.
+            // A session in use has another reference, held by a request or a suspended execution.
             Arc::strong_count(session) > 1 || session.usage.lock().used_at.elapsed() < idle
         };
         let mut ended = Vec::new();

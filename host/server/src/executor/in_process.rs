@@ -62,7 +62,8 @@ impl InProcess {
         let (made, granted, offered, network) = (service.clone(), policy.clone(), tools.clone(), add_network.clone());
         let mut sessions = Sessions::builder(store).policy(store_policy).stop(&service.token());
         sessions = sessions.make_sandbox(move |language, runtime| {
-            // `prepare` has rejected most operations on a session whose runtime is not served.
+            // Use the default if the runtime is not served. `prepare` has already rejected most operations on such a
+            // session.
             let runtime = made.runtime(Some(language), runtime).map(|info| info.name.clone());
             let mut builder = Sandbox::builder(&made.0.engine).language(language).policy(granted.clone());
             if let Ok(runtime) = runtime {
@@ -259,7 +260,7 @@ impl Local {
     }
 
     /// Takes the suspended execution that a script resumes, and reads its bytes. Fails if it was suspended in a session
-    /// but is resumed outside one, or the reverse.
+    /// but is resumed outside one, or vice versa.
     fn suspended(&self, script: &mut Script, in_session: bool) -> Result<Option<Suspended>, ServiceError> {
         let Some(resumption) = script.resumption.take() else { return Ok(None) };
         let suspended = match Suspended::from_bytes(&resumption.suspended, self.suspended_key.as_ref()) {
@@ -294,7 +295,7 @@ impl Local {
             return Ok(sandbox.clone());
         }
         let built = self.build(name, self.policy.clone(), &fresh.policy, files)?;
-        // If two threads built a sandbox simultaneously, both use the first of the two.
+        // If two threads build the same sandbox simultaneously, both use the sandbox that was stored first.
         Ok(self.sandboxes.lock().entry(name.clone()).or_insert(built).clone())
     }
 

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use super::InProcess;
 
-/// The divisor of the total memory for sessions: room is made for at most `1 / SHARE` of the total. Otherwise, a
-/// session with high limits would evict all other sessions.
+/// The divisor for evictions: room is made for at most `1 / SHARE` of the total. With a higher share, a session with
+/// high limits would evict all other sessions.
 const SHARE: u64 = 2;
 /// A resumed session holds its data up to twice: the stored state, and the data written since.
 const COPIES: u64 = 2;

@@ -35,7 +35,7 @@ pub(crate) use operation::{
     FileAnswer, FileOperation, Room, SessionAnswer, SessionCall, SessionOperation, SessionReply, join_files,
 };
 
-/// The future of an executor's method.
+/// The future that an executor's method returns.
 ///
 /// The traits do not use `async_trait`, which adds bounds on lifetimes. In functions with such bounds, the compiler does
 /// not cache proofs that a type is `Send`. The proofs about these futures would take minutes.

@@ -192,7 +192,7 @@ pub(crate) enum FileOperation {
         offset: u64,
         length: u64,
     },
-    /// Writes files, given as paths and lengths. The bytes of the call are their contents.
+    /// Writes files, given as paths and lengths. The bytes of the call are the contents of the files.
     Write {
         files: Vec<(String, usize)>,
         if_exists: IfExists,

@@ -263,7 +263,7 @@ fn values<S: Serializer>(entries: &BTreeMap<String, FileEntry>, serializer: S) -
     serializer.collect_seq(entries.values())
 }
 
-/// Returns output that is not UTF-8 in base64.
+/// Returns the output in base64 if it is not UTF-8.
 fn base64(output: &Output) -> Option<String> {
     std::str::from_utf8(&output.bytes).is_err().then(|| BASE64_STANDARD.encode(&output.bytes))
 }

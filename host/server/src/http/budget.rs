@@ -150,7 +150,7 @@ impl BodyBudget {
         Self { max_bytes: self.max_bytes.saturating_add(base64), ..self.clone() }
     }
 
-    /// Returns the budget for a request. Limits it if the request is from a client process.
+    /// Returns the budget for a request. Requests over a Unix socket are limited per client process.
     fn of_request(&self, extensions: &Extensions) -> Self {
         match extensions.get::<ClientProcess>() {
             Some(process) => Self { bytes: self.bytes.of_client(*process), ..self.clone() },
@@ -304,7 +304,7 @@ impl ReadBody {
         }
         let len = self.bytes.len();
         if len > PIECE_BYTES {
-            // The value contains copies of the strings in the body.
+            // Charge the body twice, because the value contains copies of its strings.
             self.grow(2 * len)?;
         }
         let value = serde_json::from_slice(&self.bytes);

@@ -18,7 +18,7 @@ const MAX_REST: u64 = 64 << 10;
 ///
 /// If a connection is closed while it has unread data, TCP resets it, and the client may lose the response. A handler
 /// that does not read its body would cause this under `Connection: close`. After such a handler, a task reads up to
-/// [`MAX_REST`] bytes and discards them piece by piece.
+/// [`MAX_REST`] bytes and discards them chunk by chunk.
 ///
 /// The discarded bytes are not charged to the budget for bodies. At any time, only the connection's own read buffer, whose
 /// size is limited, holds some of them. [`HttpConfig::connections`](super::HttpConfig::connections) limits the number of

@@ -121,7 +121,7 @@ impl SocketListener {
         &self.path
     }
 
-    /// Accepts a connection of the current user. Closes connections of other users.
+    /// Accepts a connection from the current user. Closes connections from other users.
     pub(super) async fn accept(&self) -> io::Result<UnixStream> {
         loop {
             let (stream, _) = self.listener.accept().await?;

@@ -317,7 +317,7 @@ impl Responder {
         let room = self.reserve(max_bytes(&needs.calls)).map_err(NotStored::waits)?;
         let (bodies, name, session) = (self.bodies.clone(), self.tenant.clone(), request.session.clone());
         let reserve = move |bytes: usize, stored_bytes: usize| {
-            // Includes the copy in the stored form.
+            // This reservation includes the copy in the stored form.
             let held = reserve_suspended(&bodies, &name, bytes)?;
             let stored = bodies.bytes().try_room(Some(&name), stored_bytes);
             Ok::<_, ServiceError>((held, stored.map_err(|BudgetExhausted| ServiceError::NoRoomToSuspend)?))

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::Problem;
 use crate::{NO_CALLBACKS, NeedsTools, Script, Tenant, byte_budget::Room, json::at_most, tools::Callback};
 
-/// Maximum size of a problem in a response in bytes.
+/// Maximum size of a problem in a response, in bytes.
 const MAX_PROBLEM_BYTES: usize = 8 << 10;
 /// Maximum number of tools in a request.
 const MAX_TOOLS: usize = 64;

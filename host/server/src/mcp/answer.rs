@@ -323,17 +323,17 @@ fn with_structure(mut result: CallToolResult, structured: &impl Serialize) -> Ca
     result
 }
 
-/// The number of characters shown from the start of a long text. About a thousand tokens. Scripts usually print their
+/// The number of characters shown from the start of a long text, about a thousand tokens. Scripts usually print their
 /// main result first.
 pub(super) const HEAD_CHARS: usize = 4_000;
 
-/// The number of characters shown from the end of a long text, where errors and final results are.
+/// The number of characters shown from the end of a long text, where errors and final results usually appear.
 pub(super) const TAIL_CHARS: usize = 4_000;
 
 /// Shortens text to its start and end, separated by a line that `note` builds from the number of omitted characters.
 /// Returns `None` if the text is short enough.
 pub(super) fn shortened(text: &str, note: impl FnOnce(usize) -> String) -> Option<String> {
-    // The byte length is an upper bound of the length in characters, so most texts need no counting.
+    // The byte length is an upper bound on the length in characters, so most texts need no counting.
     if text.len() <= HEAD_CHARS + TAIL_CHARS {
         return None;
     }

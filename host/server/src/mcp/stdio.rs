@@ -161,7 +161,7 @@ impl Line {
     }
 }
 
-/// A scanner that finds the ID of a request in its JSON text, which can be invalid and can arrive in pieces.
+/// A scanner that finds the ID of a request in its JSON text, which can be invalid and can arrive in chunks.
 #[derive(Debug, Default)]
 struct RequestScanner {
     depth: usize,

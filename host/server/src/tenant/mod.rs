@@ -100,7 +100,7 @@ impl fmt::Debug for Tenant {
 }
 
 impl Tenant {
-    /// Creates a tenant of `service`. Requests arrive through [`Door::Http`]; see [`for_door`](Self::for_door).
+    /// Creates a tenant of `service`. Its front end is [`Door::Http`], which [`for_door`](Self::for_door) changes.
     #[must_use]
     pub fn new(service: &Service, mut config: TenantConfig) -> Self {
         config.separate_approved_tools();
@@ -153,13 +153,13 @@ impl Tenant {
         Self { inner: Arc::new(inner), door: Door::Http, replies: WeakReplyRooms::default(), unread: None }
     }
 
-    /// Returns this tenant for requests through another front end, which the audit log records.
+    /// Returns a handle to this tenant for requests through another front end, which the audit log records.
     #[must_use]
     pub fn for_door(&self, door: Door) -> Self {
         Self { door, ..self.clone() }
     }
 
-    /// Returns this tenant for requests of a client whose unread results are charged to this memory budget.
+    /// Returns a handle to this tenant for requests of a client whose unread results are charged to this memory budget.
     pub(crate) fn charging(&self, budget: &ByteBudget) -> Self {
         Self { unread: Some(budget.clone()), ..self.clone() }
     }

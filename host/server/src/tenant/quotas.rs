@@ -38,8 +38,8 @@ impl Tenant {
     }
 
     /// Like [`admit`](Self::admit), but also locks session creation if the operation creates a session. Acquires that
-    /// lock after its turn in the session, so that a busy session does not delay the creation of other sessions.
-    /// Acquires it before the permit to run, so that waiting requests hold no permits that other tenants need.
+    /// lock after the session's lock, so that a busy session does not delay the creation of other sessions. Acquires it
+    /// before the permit to run, so that waiting requests hold no permits that other tenants need.
     pub(super) async fn admit_operation(
         &self,
         operation: &SessionOperation,

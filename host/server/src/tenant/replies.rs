@@ -31,8 +31,8 @@ impl ReplyRooms {
 }
 
 impl Tenant {
-    /// Returns this tenant for one request. The replies to its operations stay charged until `rooms` is taken or
-    /// dropped.
+    /// Returns a handle to this tenant for one request. The replies to its operations stay charged until `rooms` is
+    /// taken or dropped.
     pub(crate) fn replying(&self, rooms: &ReplyRooms) -> Self {
         let replies = WeakReplyRooms(Arc::downgrade(&rooms.0));
         Self { replies, ..self.clone() }

@@ -140,7 +140,7 @@ impl Tenant {
     }
 
     /// Suspends an execution that waits for answers to `calls`, and stores it with its request. Calls `reserve` first,
-    /// with upper bounds of the sizes of the suspended execution and of its stored form in bytes. Once the execution is
+    /// with upper bounds on the sizes of the suspended execution and of its stored form in bytes. Once the execution is
     /// suspended, it is stored even if the caller drops the future. Other servers with the same store can then use the
     /// execution's session.
     pub(crate) async fn store_suspended<R: Send + 'static>(

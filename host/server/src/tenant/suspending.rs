@@ -1,4 +1,4 @@
-//! Conversion of an execution into bytes while it waits for answers to tool calls.
+//! Suspension of executions as bytes, while they wait for answers to tool calls.
 
 use glovebox_sessions::SessionId;
 use tracing::{Instrument as _, Span};
@@ -17,7 +17,7 @@ const MAX_JOURNAL_BYTES: usize = 2 << 20;
 const MAX_STATE_GROWTH_BYTES: usize = 256 << 10;
 
 impl StepwiseExecution {
-    /// Returns an upper bound of the size of the suspended execution in bytes.
+    /// Returns an upper bound on the size of the suspended execution in bytes.
     fn max_bytes(&self) -> usize {
         self.script_bytes + self.calls_bytes + MAX_JOURNAL_BYTES
     }
@@ -25,7 +25,7 @@ impl StepwiseExecution {
 
 impl Tenant {
     /// Turns a suspended execution into bytes and forgets it. [`Script::resumption`](crate::Script::resumption) resumes
-    /// it. Calls `reserve` first, with an upper bound of the size of the bytes. Until this returns, the execution
+    /// it. Calls `reserve` first, with an upper bound on the size of the bytes. Until this returns, the execution
     /// cannot be resumed or cancelled ([`ServiceError::ExecutionBusy`]). In a session, the bytes contain the state
     /// before the execution, and the session is rolled back as after a cancelled execution. Also returns the generation
     /// of the session after that.
@@ -95,7 +95,7 @@ impl Tenant {
 
     /// Returns the number of bytes to reserve for a session's state before its current execution.
     async fn state_bytes(&self, id: SessionId) -> Result<usize, ServiceError> {
-        // The described size is that of the state before the execution, because the session is saved after each
+        // The description contains the size of the state before the execution, because the session is saved after each
         // execution.
         let described = self.inner.executor.session(SessionOperation::Describe { id }.into()).await?;
         let bytes = usize::try_from(described.session()?.bytes).unwrap_or(usize::MAX);

@@ -59,7 +59,7 @@ impl Tenant {
     /// Checks a script's syntax with the parser of its language, and on request its types, without running it.
     ///
     /// # Errors
-    /// Fails like [`execute`](Self::execute). Syntax and type errors are not errors: they are returned as diagnostics.
+    /// All errors of [`execute`](Self::execute). Syntax and type errors are returned as diagnostics.
     pub async fn validate(&self, fresh: FreshScript) -> Result<Vec<Diagnostic>, ServiceError> {
         self.validate_for(fresh, None).await
     }
@@ -68,7 +68,7 @@ impl Tenant {
     /// session's variables. Waits for the session like an execution, and does not change it.
     ///
     /// # Errors
-    /// Fails like [`execute_in`](Self::execute_in).
+    /// All errors of [`execute_in`](Self::execute_in).
     pub async fn validate_in(&self, id: SessionId, script: Script) -> Result<Vec<Diagnostic>, ServiceError> {
         self.validate_for(FreshScript { script, ..FreshScript::default() }, Some(id)).await
     }

@@ -95,7 +95,7 @@ const CALLS: &[i64] = &[
     libc::SYS_getrusage,
     libc::SYS_sysinfo,
     libc::SYS_uname,
-    // Files.
+    // File and directory access.
     libc::SYS_close,
     libc::SYS_copy_file_range,
     libc::SYS_dup,

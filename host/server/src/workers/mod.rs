@@ -61,7 +61,7 @@ pub struct WorkersConfig {
     pub config_json: String,
     /// The timeout for a worker to become ready. Default 60 s.
     pub start_time: Duration,
-    /// The timeout for a worker to exit after the service requests it. Default 20 s.
+    /// The timeout for a worker to exit after the service has asked it to. Default 20 s.
     pub end_time: Duration,
 }
 
@@ -89,7 +89,7 @@ pub(crate) const SESSION_BYTES: u64 = 256 << 20;
 /// The number of files that a live session keeps open: its lock, its image and its workspace.
 pub(crate) const SESSION_FILES: u64 = 4;
 
-/// The table form of [`WorkersConfig`], with the limits on each worker process.
+/// The `[workers]` table of the server's configuration, with the limits on each worker process.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]

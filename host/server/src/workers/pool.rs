@@ -1,4 +1,4 @@
-//! The worker processes of a service: starts them, checks their health, and restarts them.
+//! Starts the worker processes of a service, checks their health, and restarts them.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},

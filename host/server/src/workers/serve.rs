@@ -75,7 +75,7 @@ fn socket() -> io::Result<UnixStream> {
     Ok(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
 }
 
-/// The tenants of a worker. Their tools run in the server, and their network requests are sent by the server.
+/// The tenants of a worker. The server runs their tools and sends their network requests.
 #[derive(Debug)]
 pub struct WorkerTenants {
     service: Service,

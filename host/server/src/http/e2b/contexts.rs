@@ -104,7 +104,7 @@ pub(super) async fn list(RequestedSandbox(sandbox): RequestedSandbox) -> Result<
 }
 
 /// Removes a context. If the context has the sandbox's files, moves them to another context first. If there is no other
-/// context and the removed one is the default context, replaces it with a new one.
+/// context and the removed context is the default context, replaces it with a new one.
 pub(super) async fn remove(
     RequestedSandbox(sandbox): RequestedSandbox,
     InPath(name): InPath<String>,
@@ -158,7 +158,7 @@ pub(super) async fn restart(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Replaces a context with a new one. The caller must hold the sandbox's turn.
+/// Replaces a context with a new one. The caller must hold the lock `Sandbox::turn`.
 async fn replace(sandbox: &Sandbox, name: &str) -> Result<(), Problem> {
     let id = sandbox.session(name)?;
     let language = sandbox.context(name, None).await.map_err(|_| no_context(name))?.language;

@@ -50,7 +50,7 @@ pub(super) struct WrittenFile {
 }
 
 impl Sandbox {
-    /// Returns the session of the context that has the sandbox's files. The caller must hold the sandbox's turn.
+    /// Returns the session of the context that has the sandbox's files. The caller must hold the lock `Sandbox::turn`.
     async fn holder_of_files(&self) -> Result<SessionId, ServiceError> {
         let context = match self.last() {
             Some(context) => context,

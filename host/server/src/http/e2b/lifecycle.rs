@@ -206,7 +206,7 @@ impl Sandbox {
     }
 
     /// Moves the sandbox's files to a context. Only one context has files at a time, so that the server can identify it
-    /// after a restart. The caller must hold the sandbox's turn.
+    /// after a restart. The caller must hold the lock `Sandbox::turn`.
     pub(super) async fn bring_files(&self, context: &str) -> Result<(), ServiceError> {
         let last = self.last();
         if let Some(last) = last.filter(|last| last != context) {

@@ -285,7 +285,8 @@ impl Sandbox {
     }
 }
 
-/// The tenant of a request to the sandbox API, like [`Caller`], and the registry. E2B clients send `X-API-Key`.
+/// The tenant of a request to the sandbox API, extracted like [`Caller`], and the registry of sandboxes. E2B clients
+/// send `X-API-Key`.
 pub(super) struct ApiCaller {
     pub(super) tenant: Tenant,
     pub(super) sandboxes: Sandboxes,

@@ -112,7 +112,7 @@ fn key(call: u64) -> String {
 /// Parses the answers that a client returned. Ignores answers to other questions.
 ///
 /// # Errors
-/// Fails if an answer does not have the form of an elicitation's result.
+/// Fails if an answer is not an elicitation result.
 pub(super) fn decisions(responses: InputResponses) -> Result<Decisions, ServiceError> {
     let mut decisions = Decisions::new();
     for (name, response) in responses {
@@ -186,7 +186,7 @@ fn question(call: &ToolRequest) -> Result<ElicitRequestParams, ServiceError> {
     Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
-/// Escapes hidden characters in JSON text. The result has one line.
+/// Escapes hidden characters in JSON text. The result is a single line.
 fn escaped_json(text: &str) -> String {
     match JsonText::new(text) {
         Ok(json) => json.escaped(),

@@ -46,7 +46,7 @@ pub(super) use request_state::{RequestStates, with_digest};
 /// tool is running.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Maximum time for which a decision or result is passed to an execution again while the server is busy.
+/// Maximum time to retry delivering a decision or result to an execution while the server is busy.
 const ANSWERED_TIME: Duration = Duration::from_secs(60);
 
 /// The number of copies of a suspended execution in memory while a result is built from it.
@@ -199,7 +199,7 @@ impl ApprovedRun<'_> {
         Service::blocking(move || server.0.states.open(&state, &arguments)).await?
     }
 
-    /// Returns the state for the client, like [`open`](Self::open) on a blocking thread.
+    /// Returns the state for the client. Runs on a blocking thread, like [`open`](Self::open).
     async fn close(&self, run: WaitingRun, question_digests: Vec<CallDigest>) -> Result<String, ServiceError> {
         let (server, arguments) = (self.server.clone(), self.arguments);
         Service::blocking(move || server.0.states.close(&run, &question_digests, &arguments)).await?
@@ -353,8 +353,8 @@ impl ApprovedRun<'_> {
         Ok(SuspendAttempt::Continues(calls.iter().map(refused).collect()))
     }
 
-    /// Calls the handlers of approved calls, all at once, and returns the answers to all calls. Meanwhile, the execution
-    /// does not time out, although a handler may take longer than `expires_after`.
+    /// Calls the handlers of approved calls concurrently, and returns the answers to all calls. Meanwhile, the
+    /// execution does not time out, although a handler may take longer than `expires_after`.
     async fn answers(
         &self,
         decided: Vec<(ToolRequest, Decision)>,
@@ -427,7 +427,7 @@ fn nonce(decided: &[(ToolRequest, Decision)], state: &mut Option<OpenedState>) -
     used.map(|opened| opened.nonce)
 }
 
-/// Returns the nonces for [`RequestStates::use_once`] of an execution in memory. Several states can contain the same
+/// Returns the nonces of an execution in memory, for [`RequestStates::use_once`]. Several states can contain the same
 /// call, so each call has a nonce. A denial without a question has no effects, so it needs no nonce.
 fn nonces_in_memory(execution: &str, decided: &[(ToolRequest, Decision)], approver: &Approver) -> Vec<Nonce> {
     let decided = decided.iter().filter(|(call, _)| approver.decide(call).is_none());

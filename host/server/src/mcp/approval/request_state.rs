@@ -29,8 +29,8 @@ use sha2::{Digest as _, Sha256};
 use super::decision::MAX_QUESTIONS;
 use crate::{Service, ServiceError, mcp::outputs::random};
 
-/// Maximum size of the suspended execution in a state, in bytes. Its base64 text is then 8 MiB long, which fits into
-/// the default limits of clients on the length of a message.
+/// Maximum size of the suspended execution in a state, in bytes. Its base64 text is then 8 MiB long, which is within
+/// the default message size limits of clients.
 pub(super) const MAX_SUSPENDED_BYTES: usize = 6 << 20;
 
 /// The size of a nonce in bytes.
@@ -88,7 +88,7 @@ pub(in crate::mcp) async fn with_digest(arguments: JsonObject) -> Result<(JsonOb
     .await
 }
 
-/// Returns a digest of a call's arguments. Serializes them in pieces, to avoid a copy of the whole text.
+/// Returns a digest of a call's arguments. Serializes them in chunks, to avoid a copy of the whole text.
 fn digest(arguments: &JsonObject) -> ArgumentsDigest {
     let mut text = BufWriter::with_capacity(DIGEST_BUFFER_BYTES, HashWriter(Sha256::new()));
     // Neither writing nor serializing JSON values fails.
@@ -119,8 +119,8 @@ pub(super) enum WaitingRun {
     /// A suspended execution. Every server with the same key can resume it. In a session, the server also needs the
     /// same store.
     Suspended(SuspendedRun),
-    /// The ID of an execution in this server's memory. Only an execution in a session waits there, if it cannot be
-    /// suspended.
+    /// The ID of an execution in this server's memory. Only an execution in a session that cannot be suspended waits in
+    /// memory.
     InMemory(String),
 }
 

@@ -235,7 +235,7 @@ impl Connection {
     }
 }
 
-/// Returns the failure of a request to a server with a URL.
+/// Returns the error text of a failed request to a server with a URL.
 fn endpoint_failure(error: &McpError) -> Option<String> {
     match error {
         McpError::TransportSend(error) => endpoint::failure(&*error.error),

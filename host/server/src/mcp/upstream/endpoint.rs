@@ -31,7 +31,7 @@ use crate::json::JsonCost;
 /// The timeout for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum number of redirects of a request.
+/// Maximum number of redirects per request.
 const MAX_REDIRECTS: usize = 3;
 
 /// Maximum number of simultaneous requests to a server. Further requests wait. Each request can buffer a message of the

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-/// Maximum length of a listing in bytes. About 1,000 tokens, which every conversation contains.
+/// Maximum length of a listing in bytes, about 1,000 tokens. Every conversation contains the listing.
 const MAX_LISTING_BYTES: usize = 4_000;
 
 /// Maximum length in bytes of the note at the end of a listing that omits names.

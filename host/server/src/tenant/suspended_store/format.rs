@@ -1,4 +1,4 @@
-//! The stored form of a suspended execution: its bytes, and the parts of its request that resuming it needs.
+//! The stored form of a suspended execution: its bytes, and the parts of its request that are needed to resume it.
 //!
 //! | part | content |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | files | the contents of the files |
 //! | execution | the rest: the bytes of the suspended execution |
 //!
-//! The bytes of the execution have their own seal. This seal also protects the tools, the policy and the files against
-//! changes, and binds the bytes to their ID: an old copy under another ID is rejected.
+//! The bytes of the execution have their own seal. The seal of the stored form also protects the tools, the policy and
+//! the files against changes, and binds the bytes to their ID: an old copy under another ID is rejected.
 
 use glovebox::ToolRequest;
 use glovebox_core::hibernate::{SEAL_BYTES, Seal};
@@ -38,7 +38,7 @@ pub(crate) struct SuspendedRequest {
 }
 
 impl SuspendedRequest {
-    /// Returns an upper bound of the size of the request's stored form in bytes.
+    /// Returns an upper bound on the size of the request's stored form in bytes.
     pub(crate) fn max_bytes(&self) -> usize {
         /// The maximum size of the rest of the head, with an ID and a generation.
         const REST_BYTES: usize = 1_024;

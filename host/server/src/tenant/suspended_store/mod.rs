@@ -106,7 +106,7 @@ impl Drop for CountedEntry {
     }
 }
 
-/// An entry that was read.
+/// An entry read from the store, with its version.
 #[derive(Debug)]
 pub(crate) struct ReadEntry {
     pub(crate) id: SuspendedId,

@@ -355,7 +355,7 @@ struct WorkerExecution {
     cancel: CancelToken,
     /// The script and its data, until the first step sends them.
     script: Mutex<Option<(RunCall, Vec<u8>)>>,
-    /// Cancelled at the end of an execution that was suspended.
+    /// Cancelled when an execution that was suspended has ended.
     ended: CancellationToken,
     runtime: Handle,
     _hook: OnCancel,

@@ -1,4 +1,4 @@
-//! Messages, their form on the socket, and the calls in progress.
+//! Messages, their encoding on the socket, and the calls in progress.
 //!
 //! A frame consists of a 17-byte header, a JSON part, and a binary part. The header contains the kind of the frame (1
 //! byte), the call number (8 bytes), and the lengths of both parts (4 bytes each). Numbers are little-endian. Each side
@@ -44,12 +44,12 @@ impl Message {
         Self { json: serde_json::to_vec(value).unwrap_or_default(), bytes, room: None }
     }
 
-    /// Returns the reply to a call that succeeded.
+    /// Returns the reply to a successful call.
     pub(crate) fn reply(value: &impl Serialize, bytes: Vec<u8>) -> Self {
         Self::new(&Ok::<_, RelayedError>(value), bytes)
     }
 
-    /// Returns the reply to a call that failed.
+    /// Returns the reply to a failed call.
     pub(crate) fn failure(error: &ServiceError) -> Self {
         Self::new(&Err::<(), _>(RelayedError::from(error)), Vec::new())
     }

@@ -1,6 +1,6 @@
 //! Calls between the server and a worker process, in both directions over a single socket.
 //!
-//! [`frame`] defines the messages, their form on the socket, and the set of calls in progress.
+//! [`frame`] defines the messages, their encoding on the socket, and the set of calls in progress.
 
 mod frame;
 #[cfg(test)]

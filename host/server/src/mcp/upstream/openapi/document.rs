@@ -22,7 +22,7 @@ const MAX_REFERENCE_BYTES: usize = 1 << 10;
 /// can share one entry, and the servers are compared for each operation.
 const MAX_SERVERS_BYTES: usize = 64 << 10;
 
-/// The methods of OpenAPI, and `true` for those that scripts can use.
+/// The HTTP methods of OpenAPI, with `true` for the methods that scripts can use.
 const METHODS: [(&str, bool); 8] = [
     ("get", true),
     ("put", true),

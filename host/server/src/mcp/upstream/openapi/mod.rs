@@ -358,7 +358,7 @@ fn secrets(value: &str) -> Vec<String> {
     secrets
 }
 
-/// The tools of a document, while it is read.
+/// The tools collected while a document is read.
 #[derive(Default)]
 struct ToolCollector {
     operations: BTreeMap<String, Operation>,
@@ -438,7 +438,7 @@ fn shown(text: &str) -> String {
 fn summary(text: &str, max_chars: usize) -> String {
     let mut short = String::new();
     let mut left = max_chars;
-    // Limits the time for a text that consists of spaces.
+    // Bounds the time spent on text that consists only of spaces.
     for c in text.chars().take(max_chars.saturating_mul(8)) {
         let c = if c.is_whitespace() { ' ' } else { c };
         let is_dropped = c == ' ' && (left == 0 || short.is_empty() || short.ends_with(' '));

@@ -23,7 +23,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 pub(super) struct RequestParts {
     pub(super) url: Url,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    /// JSON text, exactly as the script has sent it.
+    /// JSON text, exactly as the script sent it.
     pub(super) body: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl Operation {
     /// again, because the engine does not support every schema.
     ///
     /// # Errors
-    /// Fails if the arguments are invalid. The text is a message for the script.
+    /// Fails if the arguments are invalid. The error text is a message for the script.
     pub(super) fn request(&self, base: &str, arguments: &str) -> Result<RequestParts, String> {
         let mut arguments: Arguments = serde_json::from_str(arguments).map_err(|error| error.to_string())?;
         let body = self.body.iter().map(|body| (BODY, body.is_required));
@@ -89,7 +89,7 @@ impl Operation {
                 return Err(too_long());
             }
         }
-        // A URL parser would remove dot segments, so that the request would have another path.
+        // A URL parser would remove dot segments, so the request would have a different path.
         let is_dots = |segment: &str| matches!(&*segment.to_ascii_lowercase().replace("%2e", "."), "." | "..");
         if path.split('/').any(is_dots) {
             return Err("the arguments result in a path with the segment `.` or `..`".to_owned());

@@ -38,7 +38,7 @@ pub(super) enum Direction {
 /// cycles are possible.
 pub(super) struct Conversion<'a> {
     document: &'a OpenApiDocument,
-    /// The keyword that marks properties without a meaning in this direction.
+    /// The keyword that marks properties to omit in this direction.
     omitted: &'static str,
     bytes_left: usize,
     schemas_left: usize,
