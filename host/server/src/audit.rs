@@ -28,7 +28,7 @@ pub struct AuditTable {
 /// Maximum length of a recorded variable, file or session name, in characters. Clients choose these names, so longer
 /// names are cut.
 const MAX_OF_CHARS: usize = 256;
-/// The recorded outcome of an operation that succeeded.
+/// The recorded outcome of a successful operation.
 const DONE: &str = "done";
 /// The recorded outcome of an execution that was turned into bytes.
 const SUSPENDED: &str = "suspended";

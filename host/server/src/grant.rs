@@ -45,7 +45,7 @@ pub enum GrantError {
     /// The policy with the changes applied is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The changes do not have the form of a policy.
+    /// The changes cannot be parsed as a policy.
     #[error("`policy`: {0}")]
     Form(String),
 }

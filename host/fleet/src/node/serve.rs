@@ -93,7 +93,7 @@ impl Node {
     /// [serving](Self::serve) during the call. Retries for half a minute.
     ///
     /// Fails if nodes of another version are registered at that address. With `replaces`, this registration replaces
-    /// them. Close all sessions that only the replaced nodes can run first.
+    /// them. First close all sessions that only the replaced nodes can run.
     ///
     /// # Errors
     /// [`NodeError::OtherVersion`] if nodes of another version are registered at the address. [`NodeError::Refused`] if

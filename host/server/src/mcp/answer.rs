@@ -256,7 +256,7 @@ fn hints(execution: &Execution) -> Vec<Hint> {
         .collect()
 }
 
-/// Returns remarks for the model, to follow the output: the failure, the changed files and advice.
+/// Returns remarks for the model about the failure, the changed files and advice. They follow the output.
 fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     let mut lines = Vec::new();
     if let Some(reason) = &answer.reason {

@@ -1,4 +1,4 @@
-//! The memory of workers' replies between their arrival and the response that is built from them.
+//! Memory charged for workers' replies until a response is built from them.
 
 use std::sync::{Arc, Weak};
 

@@ -184,7 +184,7 @@ impl Tenant {
     /// estimate of at most `MAX_STATE_BYTES` if the session is only in memory.
     ///
     /// # Errors
-    /// All errors of [`export`](Self::export).
+    /// Fails for the same reasons as [`export`](Self::export).
     pub(crate) async fn exported_bytes(&self, id: &SessionId) -> Result<u64, ServiceError> {
         self.inner.executor.check_operation(&SessionOperation::Export { id: id.clone() })?;
         let SessionSummary { bytes, live, .. } = self.session(id).await?;

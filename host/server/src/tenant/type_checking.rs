@@ -1,4 +1,4 @@
-//! Checks of a tenant's scripts that do not run them: syntax and, on request, types.
+//! Checks the syntax and, on request, the types of a tenant's scripts without running them.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Tenant {
     /// Checks a script's syntax with the parser of its language, and on request its types, without running it.
     ///
     /// # Errors
-    /// All errors of [`execute`](Self::execute). Syntax and type errors are returned as diagnostics.
+    /// Fails for the same reasons as [`execute`](Self::execute). Syntax and type errors are returned as diagnostics.
     pub async fn validate(&self, fresh: FreshScript) -> Result<Vec<Diagnostic>, ServiceError> {
         self.validate_for(fresh, None).await
     }
@@ -68,7 +68,7 @@ impl Tenant {
     /// session's variables. Waits for the session like an execution, and does not change it.
     ///
     /// # Errors
-    /// All errors of [`execute_in`](Self::execute_in).
+    /// Fails for the same reasons as [`execute_in`](Self::execute_in).
     pub async fn validate_in(&self, id: SessionId, script: Script) -> Result<Vec<Diagnostic>, ServiceError> {
         self.validate_for(FreshScript { script, ..FreshScript::default() }, Some(id)).await
     }

@@ -122,7 +122,7 @@ pub(crate) struct EntryPage {
 }
 
 impl SuspendedStore {
-    /// Creates the store of a tenant for at most `max` entries, sealed with its key if it has one.
+    /// Creates a tenant's store for at most `max` entries, which are sealed with `key` if it is set.
     pub(crate) fn new(store: BoundedStore, max: usize, key: Option<SessionKey>, tenant: String) -> Self {
         Self { store, max, key, tenant, reserved: Arc::default() }
     }

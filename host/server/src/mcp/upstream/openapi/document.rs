@@ -12,7 +12,7 @@ pub(super) const MAX_DOCUMENT_BYTES: usize = 4 << 20;
 /// Maximum length of a URL in bytes, for the server and for requests. Most servers reject longer ones.
 pub(super) const MAX_URL_BYTES: usize = 8 << 10;
 
-/// Maximum number of consecutive references to a path's entry, a parameter, a body or a response.
+/// Maximum length of a chain of references to a path's entry, a parameter, a body or a response.
 const MAX_REFERENCES: usize = 8;
 
 /// Maximum length of a reference in bytes. Many operations can share one reference, and each of them follows it again.
