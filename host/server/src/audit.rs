@@ -233,7 +233,7 @@ pub(crate) struct AuditedResult {
     pub(crate) outcome: &'static str,
     pub(crate) fuel: u64,
     pub(crate) duration_ms: f64,
-    /// The hash of the bytes that the execution was turned into.
+    /// The hash of the suspended execution's bytes.
     suspended_sha256: Option<String>,
 }
 
@@ -243,7 +243,7 @@ fn sha256(bytes: impl AsRef<[u8]>) -> String {
 }
 
 impl AuditedResult {
-    /// Sets the bytes that the execution was turned into. Hashing them may take a tenth of a second.
+    /// Sets the bytes of the suspended execution. Hashing them may take a tenth of a second.
     pub(crate) fn suspended(self, bytes: &[u8]) -> Self {
         Self { outcome: SUSPENDED, suspended_sha256: Some(sha256(bytes)), ..self }
     }
@@ -266,7 +266,7 @@ impl From<&Execution> for AuditedResult {
 #[derive(Clone, Debug)]
 pub(crate) struct AuditedFailure {
     pub(crate) code: &'static str,
-    /// The hash of the bytes that the execution was turned into.
+    /// The hash of the suspended execution's bytes.
     suspended_sha256: Option<String>,
 }
 

@@ -328,8 +328,7 @@ impl ByteBudget {
             Arc::clone(semaphore).acquire_many_owned(count(steps)).await.map_err(|_| BudgetExhausted)
         };
         // Acquire the client's steps first, then the allowance. A client that held steps of its tenant while it waited
-        // would block other clients, and a tenant that waited in the queue of the shared half would block other
-        // tenants.
+        // would block other clients. A tenant that waited in the queue of the shared half would block other tenants.
         let client = match &self.client {
             Some(client) => Some(take(client, steps).await?),
             None => None,

@@ -337,7 +337,7 @@ pub enum NodeError {
     /// The engine rejected the registration.
     #[error("the fleet's engine did not register the node: {0}")]
     Refused(String),
-    /// Nodes with a different version are registered at this address.
+    /// Nodes of another version are registered at this address.
     #[error(
         "nodes of another version are registered at `{url}` and may still have work; give nodes of this version their own address (--advertise)",
         url = escaped(.0)

@@ -21,7 +21,7 @@ pub(super) trait LiveSessions: Send + Sync + 'static {
         Box::pin(async { Service::blocking(work).await? })
     }
 
-    /// Passes a session to `read`.
+    /// Loads a session and passes it to `read`.
     fn read<T>(
         &self,
         id: &SessionId,

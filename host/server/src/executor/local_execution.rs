@@ -26,7 +26,7 @@ pub(super) struct LocalExecution {
 }
 
 impl LocalExecution {
-    /// Passes a request with an output listener to `start`. Must be called on a blocking thread.
+    /// Passes a request with an output callback to `start`. Must be called on a blocking thread.
     pub(super) fn start(
         request: Request<'_>,
         mut on_output: Option<OnOutput>,
@@ -34,7 +34,7 @@ impl LocalExecution {
         start: impl FnOnce(Request<'_>) -> Result<(Started, Finish), ServiceError>,
     ) -> Result<Self, ServiceError> {
         let ended = CancellationToken::new();
-        // The execution drops its listener, and with it the guard, when it ends.
+        // The execution drops its output callback, and with it the guard, when it ends.
         let guard = ended.clone().drop_guard();
         let (started, finish) = start(request.on_output(move |stream: Stream, bytes: &[u8]| {
             let _ = &guard;

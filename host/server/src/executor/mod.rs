@@ -37,8 +37,8 @@ pub(crate) use operation::{
 
 /// The future that an executor's method returns.
 ///
-/// The traits do not use `async_trait`, which adds bounds on lifetimes. In functions with such bounds, the compiler does
-/// not cache proofs that a type is `Send`. The proofs about these futures would take minutes.
+/// The traits do not use `async_trait`, which adds bounds on lifetimes. In functions with such bounds, the compiler
+/// does not cache proofs that a type is `Send`. Proving that these futures are `Send` would then take minutes.
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// An executor of one tenant's admitted work.

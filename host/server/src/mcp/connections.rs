@@ -36,7 +36,7 @@ type ResponseStream = Pin<Box<dyn Stream<Item = ServerSseMessage> + Send + Sync>
 /// The connected clients of a tenant. Rejects a request whose ID belongs to a running request of the same client.
 ///
 /// The protocol library finds a response's stream by the ID of the request. If two running requests had the same ID,
-/// the library would keep the stream and the progress token of the first one until the client disconnects.
+/// the library would keep the stream and the progress token of the first request until the client disconnects.
 pub(super) struct Connections {
     manager: Arc<LocalSessionManager>,
     running: Mutex<HashMap<SessionId, Arc<RunningRequests>>>,

@@ -95,8 +95,8 @@ impl Transport<RoleServer> for StdioTransport {
     }
 }
 
-/// A reader that checks each line of its input. Replaces the rest of a line whose values would occupy too much memory
-/// with NUL bytes, so that the line is not valid JSON and is ignored.
+/// A reader that checks each line of its input. If the values of a line would occupy too much memory, replaces the rest
+/// of the line with NUL bytes. The line is then invalid JSON, and is ignored.
 struct CheckedLines {
     inner: Input,
     max_bytes: usize,

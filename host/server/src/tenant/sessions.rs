@@ -49,8 +49,8 @@ impl Tenant {
     /// Forks a session into an independent copy.
     ///
     /// # Errors
-    /// Fails if the session does not exist or has a different generation, if a session named `fork` exists, or if the
-    /// tenant has reached its maximum number of sessions.
+    /// Fails if the session does not exist or has a different generation. Also fails if a session named `fork` exists,
+    /// or if the tenant has reached its maximum number of sessions.
     pub async fn fork(
         &self,
         target: impl Into<SessionTarget>,

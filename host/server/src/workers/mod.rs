@@ -98,8 +98,8 @@ pub struct WorkersTable {
     pub in_process: bool,
     /// The number of worker processes, at most 256. Default 0: one per processor.
     pub count: usize,
-    /// Maximum private memory of each worker in bytes (`RLIMIT_DATA`). Untouched mappings count, too. Default: 64 GiB,
-    /// plus `limits.memory_bytes` and 256 MiB for each session that can be live.
+    /// Maximum private memory of each worker in bytes (`RLIMIT_DATA`). Untouched mappings count as well. Default: 64
+    /// GiB, plus `limits.memory_bytes` and 256 MiB for each session that can be live.
     pub memory_bytes: Option<u64>,
     /// Maximum number of open files of each worker. Default: 4,096, plus 4 for each session that can be live.
     pub open_files: Option<u64>,

@@ -196,7 +196,7 @@ async fn takeover_does_not_repeat_recorded_tool_calls() {
     // With all calls recorded, the script runs without calling the service.
     let (again, _) = run(&one, &state, service.request(ASK), recorded.clone()).await.unwrap();
     assert_eq!((printed(&again), again.state.blob, service.keys()), ("1 2".into(), done.state.blob.clone(), keys));
-    // The next execution uses other keys.
+    // The next execution uses different keys.
     run(&one, &done.state, service.request("await tools.ask({n: 3})"), Vec::new()).await.unwrap();
     assert_eq!(service.keys().last().unwrap(), "team!notes/0a-3-inv_1/0");
     // A script that deviates from the record stores nothing.

@@ -66,8 +66,8 @@ const MAX_SHOWN_CHARS: usize = 64;
 /// Maximum length of the quoted body of an unsuccessful response, in characters.
 const MAX_EXCERPT_CHARS: usize = 200;
 
-/// The number of bytes of an unsuccessful response that are searched for secrets. Exceeds the length of the quoted part
-/// by more than the usual length of a header, so that a secret at the end of that part is found.
+/// The number of bytes of an unsuccessful response that are searched for secrets. Exceeds the quoted part by more than
+/// the usual length of a header, to find a secret at the end of that part.
 const SEARCHED_BYTES: usize = 16 << 10;
 
 /// Minimum length in bytes of a part of a header's value that is treated as a secret.
