@@ -405,7 +405,7 @@ impl ToolCollector {
 /// Returns the name of an operation in scripts.
 pub(super) fn script_name(api: &str, operation: &str) -> String {
     let mut name = listing::script_name(api, operation);
-    // All characters are ASCII.
+    // All characters are ASCII, so every length is a character boundary.
     name.truncate(MAX_NAME_BYTES);
     name
 }
