@@ -51,8 +51,8 @@ impl FleetName {
     }
 
     /// Returns the engine service of this session: one of 256 identical services, chosen by a digest of the name. A
-    /// load balancer sees only the service, not the object. Balancing by service therefore keeps a session on one node,
-    /// which holds it in memory.
+    /// load balancer sees only the service, not the object. Balancing by service therefore keeps a session on the node
+    /// that has it in memory, as long as that node is up.
     pub(crate) fn service(&self) -> String {
         let digest = Sha256::digest(self.to_string());
         service(digest.first().copied().unwrap_or_default())

@@ -48,7 +48,7 @@ struct Row {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FleetImage {
-    /// The image's identity, or its first 32 digits if no session was opened in the image.
+    /// The image's identity, or its first 32 digits if no existing session was opened in the image.
     pub image: String,
     /// The number of existing sessions that were opened in the image.
     pub sessions: u64,

@@ -16,7 +16,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 pub(super) enum SuspendAttempt {
     /// The execution has ended, and can be resumed.
     Suspended(SuspendedExecution),
-    /// The execution can never be suspended, and still waits. Contains the error message for the script.
+    /// The execution can no longer be suspended, and still waits. Contains the error message for the script.
     Never(String),
     /// The script continues without its caller.
     Continues,

@@ -103,8 +103,8 @@ pub(super) async fn list(RequestedSandbox(sandbox): RequestedSandbox) -> Result<
     Ok(Json(contexts.into_values().flatten().collect()))
 }
 
-/// Removes a context. If the context has the sandbox's files, moves them to another context first. If there is no other
-/// context and the removed context is the default context, replaces it with a new one.
+/// Removes a context, after moving the sandbox's files to another context if the removed context has them. If the
+/// default context has the files and is the only context, replaces it with a new one instead.
 pub(super) async fn remove(
     RequestedSandbox(sandbox): RequestedSandbox,
     InPath(name): InPath<String>,
