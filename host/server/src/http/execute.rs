@@ -195,8 +195,8 @@ pub(super) async fn respond(shared: Shared, tenant: Tenant, request: ParsedReque
     };
     let (responder, name) = (Responder::new(&shared, &tenant, form), tenant.name().to_owned());
     match (form, slot) {
-        // The request consumes a stored execution. If the client disconnects, the execution still continues, and `GET
-        // /v1/suspended` lists it when it is stored again.
+        // The request consumes a stored execution. If the client disconnects, the execution still continues, and
+        // `GET /v1/suspended` lists it when it is stored again.
         (Form::Whole, None) if step.is_claimed() => {
             let done = async move { step.respond(&tenant, Watch::default(), responder, held).await.flatten() };
             send_whole(&shared, &name, in_task(done).await?).await

@@ -112,8 +112,8 @@ pub(crate) async fn guard(State(shared): State<Shared>, request: Request, next: 
 }
 
 /// Rejects `If-Match` on routes that would ignore it, because a conditional change must not become unconditional.
-/// Routes that change an existing session, or resume an execution in a session, evaluate the header. `PUT
-/// /v1/sessions/{id}` only creates sessions.
+/// Routes that change an existing session, or resume an execution in a session, evaluate the header.
+/// `PUT /v1/sessions/{id}` only creates sessions.
 fn check_precondition(request: &Request) -> Result<(), Problem> {
     let (method, path) = (request.method(), request.uri().path());
     if method.is_safe() || !request.headers().contains_key(header::IF_MATCH) {

@@ -167,7 +167,7 @@ fn text(part: &[u8], offset: u64) -> Option<(&str, u64, u64)> {
 pub(super) async fn write(tenant: &Tenant, given: given::WriteFile) -> Result<CallToolResult, ServiceError> {
     let id = given::session_id(&given.session)?;
     let given::WriteFile { path, text, base64, replace, .. } = given;
-    // Decode on a blocking thread: the file can be 36 MiB long, which takes a few hundredths of a second.
+    // Decode on a blocking thread: the file can be 36 MiB long, and decoding it takes a few hundredths of a second.
     let decode = move || given::content(&path, text, base64).map(|bytes| (path, bytes));
     let (path, bytes) = Service::blocking(decode).await??;
     let size_bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);

@@ -186,7 +186,8 @@ impl McpServer {
             });
             files.collect::<Result<Vec<_>, ServiceError>>()
         };
-        // Decode on a blocking thread: the files can be 36 MiB long in total, which takes a few hundredths of a second.
+        // Decode on a blocking thread: the files can be 36 MiB long in total, which takes a few hundredths of a second
+        // to decode.
         let files = Service::blocking(decode).await??;
         let script = Script { source: code, name: language.file_name(), check_types, ..Script::default() };
         Ok(match session {
