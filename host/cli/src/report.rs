@@ -22,8 +22,8 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Pass control characters in a script's output to the terminal. By default they are escaped there; pipes and files
-    /// get every byte
+    /// Pass control characters in a script's output to the terminal. By default, they are escaped on a terminal; pipes
+    /// and files receive all bytes unchanged
     #[arg(long)]
     raw_output: bool,
 

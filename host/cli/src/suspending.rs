@@ -175,7 +175,7 @@ impl SuspendedFile {
     pub(crate) fn open(path: &Path, key: Option<SessionKey>) -> anyhow::Result<Self> {
         let unreadable = || {
             let message = format!("cannot read the suspended execution `{}`", escaped(path));
-            HintedError::new(message, "name a file that `glovebox run` has written, and that you can write to")
+            HintedError::new(message, "pass a writable file that `glovebox run` created")
         };
         let target = path.canonicalize().map_err(|error| unreadable().caused_by(error))?;
         let locked =
@@ -189,7 +189,7 @@ impl SuspendedFile {
         if !is_locked || !file::is_at(&locked, &target) {
             return Err(HintedError::new(
                 format!("another process is resuming `{}`", escaped(path)),
-                "wait until it has ended, then list the waiting calls with `glovebox resume FILE`",
+                "wait until that process exits, then list the waiting calls with `glovebox resume FILE`",
             )
             .into());
         }
@@ -207,12 +207,12 @@ impl SuspendedFile {
         let suspended = Suspended::from_bytes(&bytes, self.key.as_ref()).map_err(|error| {
             let hint = match error {
                 SuspendedBytesError::KeyMissing | SuspendedBytesError::NotAuthentic => {
-                    "name the key file that `glovebox run` used: --key-file FILE, or GLOVEBOX_KEY_FILE"
+                    "pass the key file that `glovebox run` used: --key-file FILE, or GLOVEBOX_KEY_FILE"
                 }
                 SuspendedBytesError::Unauthenticated => {
                     "if you trust the file, remove --key-file and GLOVEBOX_KEY_FILE"
                 }
-                _ => "use a complete copy of a file that `glovebox run` has written",
+                _ => "use a complete copy of a file that `glovebox run` created",
             };
             HintedError::new(format!("cannot resume `{}`", escaped(&self.path)), hint).caused_by(error)
         })?;

@@ -109,7 +109,7 @@ fn session_in_another_process_is_busy_or_awaited() {
     assert!(home.refused(&["session", "delete", "s"]).contains("in use"));
     assert!(home.stdout(&["session", "show", "s"]).contains("in use      yes"));
     let pruned = home.output(&["session", "prune", "--keep", "0"]);
-    assert_eq!(text(&pruned.stderr), "glovebox: `s` was not deleted: another process has it open\n");
+    assert_eq!(text(&pruned.stderr), "glovebox: `s` was not deleted: another process is using it\n");
     assert_eq!(text(&pruned.stdout), "deleted 0 sessions, 0 B\n");
 
     let mut waiting = home.glovebox(&["run", "--session", "s", "-e", "x + 1"]).spawn().unwrap();

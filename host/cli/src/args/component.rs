@@ -15,12 +15,12 @@ use crate::{
 /// Grants and limits of the component's own code. Scripts have the limits of the policy.
 #[derive(Args, Debug, Default)]
 pub(crate) struct AppArgs {
-    /// Directory that the component may open, read-only with `:ro`; repeatable. Its writes there are not limited
+    /// Directory that the component may open, read-only with `:ro`; the amount written is not limited; repeatable
     #[arg(long, value_name = "HOST[::GUEST][:ro]", help_heading = "Component")]
     dir: Vec<Directory>,
 
-    /// Environment variable for the component; a name alone takes this process's value; repeatable. No other variable
-    /// is passed
+    /// Environment variable for the component; NAME alone passes this process's value; repeatable. No other variables
+    /// are passed
     #[arg(long, value_name = "NAME[=VALUE]", help_heading = "Component")]
     env: Vec<String>,
 

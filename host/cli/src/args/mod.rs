@@ -28,8 +28,8 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "DIR", env = "GLOVEBOX_CACHE_DIR", hide_env_values = true)]
     pub(crate) cache_dir: Option<PathBuf>,
 
-    /// Bundle of downloads, made by `glovebox runtimes bundle`; it is consulted before the network; separate several
-    /// with colons
+    /// Bundle of downloads, made by `glovebox runtimes bundle`; searched before the network; separate several with
+    /// colons
     #[arg(
         long,
         global = true,
@@ -41,8 +41,8 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) bundle: Vec<PathBuf>,
 
-    /// Bundle of compiled code and images, made by `glovebox runtimes bundle --compiled`; its code is run without
-    /// being compiled again, so it must come from a trusted source; separate several with colons
+    /// Bundle of compiled code and images, made by `glovebox runtimes bundle --compiled`; its code is executed as is,
+    /// so it must come from a trusted source; separate several with colons
     #[arg(
         long,
         global = true,

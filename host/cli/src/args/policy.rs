@@ -167,10 +167,10 @@ limit_flags! {
     /// Size of a tool call's arguments, and of its result [default: 1048576]
     tool_bytes: u64 = bytes, hide_short_help = true;
 
-    /// Size of tool calls' arguments and results that the execution's result records [default: 1048576]
+    /// Size of tool arguments and results recorded in the execution's result [default: 1048576]
     tool_record_bytes: u64 = bytes, hide_short_help = true;
 
-    /// Size of what a script that can be suspended or recorded receives from outside [default: 1048576]
+    /// Size of the recorded inputs of a script that can be suspended or recorded [default: 1048576]
     journal_bytes: u64 = bytes, hide_short_help = true;
 
     /// Size of the file in which --auto-persist-globals stores global variables [default: 1048576]
@@ -190,7 +190,7 @@ enum CommitArg {
     Always,
     /// Only if the script succeeded
     OnSuccess,
-    /// Report changes, and drop them
+    /// Report changes and discard them
     Never,
 }
 

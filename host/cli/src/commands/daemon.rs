@@ -33,7 +33,7 @@ const AFTER_HELP: &str = "\
 Examples:
   glovebox daemon                            listen at ~/.rlm/daemon.sock until Ctrl-C or `glovebox daemon stop`
   glovebox daemon --timeout-ms 60000 &       limit each script to one minute
-  glovebox daemon status                     show whether the daemon answers, and how many sessions it has
+  glovebox daemon status                     show whether the daemon is running, and how many sessions it has
   glovebox daemon stop                       stop the daemon once running executions have ended
 
   curl --unix-socket ~/.rlm/daemon.sock http://localhost/v1/execute -d '{\"source\": \"print(6 * 7)\"}'
@@ -42,7 +42,7 @@ The socket serves the same HTTP API as `glovebox serve`, without a token: `GET /
 packages for Python and JavaScript contain clients: Sandbox(backend=\"daemon\"), createSandbox({ backend: 'daemon' }).
 
 Only your own programs can connect. Sessions exist in memory only. The flags set the policy of all clients; a client may request \
-stricter limits. docs/daemon.md has the details.";
+stricter limits. See docs/daemon.md.";
 
 /// Serve programs on this machine over a Unix socket
 ///
@@ -60,7 +60,7 @@ pub(crate) struct DaemonArgs {
 
 #[derive(Debug, Subcommand)]
 enum DaemonCommand {
-    /// Show whether a daemon answers, and its sessions; exit code 1 if none does
+    /// Show whether a daemon is running, and its sessions; exit code 1 if none is
     Status(SocketArgs),
     /// Stop a daemon once its running executions have ended
     Stop(SocketArgs),
@@ -168,7 +168,9 @@ fn listening_process(stream: UnixStream) -> anyhow::Result<Pid> {
     let peer = tokio::net::UnixStream::from_std(stream)?.peer_cred()?;
     anyhow::ensure!(peer.uid() == geteuid().as_raw(), "the socket belongs to another user");
     // The PID is 0 if the process is in another PID namespace.
-    peer.pid().and_then(Pid::from_raw).context("the system does not report the process; end it yourself")
+    peer.pid()
+        .and_then(Pid::from_raw)
+        .context("the system does not report the daemon's process ID; stop the daemon manually")
 }
 
 /// The socket of a daemon.

@@ -210,7 +210,7 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9080")]
     listen: SocketAddr,
 
-    /// Address of the nodes, as the engine reaches them [default: the listen address]
+    /// Address at which the engine reaches the nodes [default: the listen address]
     #[arg(long, value_name = "URL")]
     advertise: Option<String>,
 

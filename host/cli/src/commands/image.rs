@@ -112,7 +112,7 @@ struct BuildArgs {
     #[arg(long = "wheel", value_name = "FILE")]
     wheels: Vec<PathBuf>,
 
-    /// File for the setup, in /app under its own name, or another with FILE:NAME; repeatable
+    /// File for the setup, placed in /app under its own name or, with FILE:NAME, under NAME; repeatable
     #[arg(long = "file", value_name = "FILE[:NAME]")]
     files: Vec<String>,
 

@@ -119,7 +119,7 @@ fn report(args: &ReplayArgs, execution: &Execution) -> anyhow::Result<()> {
 
 fn read(path: &Path) -> anyhow::Result<Recording> {
     let message = || format!("cannot read `{}`", escaped(path));
-    let hint = "name a file that `glovebox run --record` has written";
+    let hint = "pass a file created by `glovebox run --record`";
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_end(&mut bytes));
     read.or_hint(message, hint)?;

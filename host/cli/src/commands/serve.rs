@@ -179,7 +179,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     let token = token(args, &config)?;
     if args.check_config {
         let tokens = config.tokens.len();
-        out(&format!("the configuration is well-formed: {tokens} token{}\n", if tokens == 1 { "" } else { "s" }))?;
+        out(&format!("the configuration is valid: {tokens} token{}\n", if tokens == 1 { "" } else { "s" }))?;
         return Ok(0);
     }
     let runtime = threads(blocking_threads(&config))?;

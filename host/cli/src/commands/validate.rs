@@ -70,7 +70,7 @@ pub(crate) struct ValidateArgs {
 #[cfg(feature = "full")]
 #[derive(Args, Debug)]
 struct TypesArgs {
-    /// Also check the types of Python scripts, against the tools of the flags below
+    /// Also check the types of Python scripts, including calls to the tools that the flags below define
     #[arg(long)]
     types: bool,
 
@@ -98,7 +98,7 @@ impl TypesArgs {
     /// Rejects flags that have no effect without `--types` or `--session`.
     fn check(&self) -> Result<(), HintedError> {
         if self.session.is_some() && !self.types {
-            return Err(HintedError::new("a session has no effect on a check of the syntax", "add --types"));
+            return Err(HintedError::new("`--session` has no effect without `--types`", "add --types"));
         }
         self.store.check(self.session.as_ref())
     }
@@ -132,7 +132,7 @@ impl TypesArgs {
         match self.types {
             true => Ok(Some(self.tools.tools(policy)?)),
             false if self.tools.is_empty() => Ok(None),
-            false => Err(HintedError::new("tools have no effect on a check of the syntax", "add --types").into()),
+            false => Err(HintedError::new("tool flags have no effect without `--types`", "add --types").into()),
         }
     }
 }

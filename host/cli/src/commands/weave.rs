@@ -66,8 +66,8 @@ pub(crate) struct WeaveArgs {
     #[arg(long, value_name = "FILE")]
     core: Option<PathBuf>,
 
-    /// Limit on the estimated native stack use of nested calls in an interpreter; the default suits the default stacks of
-    /// Wasmtime and V8
+    /// Limit on the estimated native stack usage of nested calls in an interpreter; the default fits the default stack
+    /// sizes of Wasmtime and V8
     #[arg(long, value_name = "BYTES", default_value_t = WeaveOptions::default().stack_bytes)]
     stack_bytes: u32,
 

@@ -147,7 +147,7 @@ struct ServerArgs {
     #[command(flatten)]
     programs: ProgramArgs,
 
-    /// Tool, by its name in scripts, whose calls the user of the client must approve; repeatable
+    /// Name in scripts of a tool whose calls the client's user must approve; repeatable
     #[arg(long, value_name = "NAME", help_heading = "Tools")]
     approve: Vec<String>,
 

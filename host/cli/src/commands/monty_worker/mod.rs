@@ -474,6 +474,6 @@ fn failure(execution: &Execution) -> (&'static str, String) {
         Outcome::Exhausted { resource: Resource::Memory, limit, .. } => {
             ("MemoryError", format!("memory limit exceeded: {limit} bytes"))
         }
-        outcome => ("RuntimeError", format!("the snippet has ended its interpreter: {}", outcome.describe())),
+        outcome => ("RuntimeError", format!("the snippet terminated its interpreter: {}", outcome.describe())),
     }
 }

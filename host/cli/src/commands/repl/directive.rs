@@ -71,7 +71,7 @@ const ENTRIES: [Entry; 10] = [
         name: "files",
         arguments: "[PATTERN]",
         summary: "list the files in /app, all or those that match a pattern",
-        details: "Patterns work as in shells, with `**` for any directories: `:files 'src/**'`, `:files *.csv`.",
+        details: "Patterns are globs; `**` matches any number of directories: `:files 'src/**'`, `:files *.csv`.",
     },
     Entry {
         name: "limits",

@@ -81,7 +81,7 @@ pub(crate) struct ReplArgs {
     #[arg(long, value_name = "ID", help_heading = "Sessions")]
     session: Option<SessionId>,
 
-    /// Pass control characters in printed output to the terminal. By default they are escaped there
+    /// Pass control characters in printed output to the terminal. By default, they are escaped
     #[arg(long)]
     raw_output: bool,
 

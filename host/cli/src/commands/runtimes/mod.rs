@@ -23,7 +23,7 @@ Examples:
   glovebox runtimes                     list interpreters and tools, and the contents of the cache
   glovebox runtimes fetch               download the defaults, for example in a container build
   glovebox runtimes prepare --all       download and prepare all: later runs need no network and no compiler
-  glovebox runtimes add python-3.12     make it the default for Python: smaller, without numpy or pandas
+  glovebox runtimes add python-3.12     use it for Python by default; smaller, without numpy and pandas
   glovebox runtimes path python         print the path of the binary
   glovebox runtimes bundle all.zip      write all downloads to one file, for machines without a network (--bundle)
   glovebox runtimes bundle --compiled py.zip python
@@ -62,13 +62,13 @@ enum RuntimesCommand {
     /// Write interpreters and Python packages to one zip file
     ///
     /// Contains the named interpreters, or each language's default and the TypeScript stripper, and all Python
-    /// packages. Missing files are downloaded. With `--bundle FILE`, no command downloads a file that the bundle
-    /// contains.
+    /// packages. Missing files are downloaded. With `--bundle FILE`, commands use the bundle's files instead of
+    /// downloading them.
     ///
     /// With --compiled, the file contains compiled code and booted images instead. `python-3.15` is written with the
-    /// code of CPython, `python-3.15-data` with the code of CPython and all libraries. With `--prepared FILE`, no
-    /// command compiles or boots what the file contains, on machines with the same version of Glovebox and a similar
-    /// CPU (x86-64-v3 or later).
+    /// code of CPython, `python-3.15-data` with the code of CPython and all libraries. With `--prepared FILE`, commands
+    /// use the file's code and images instead of compiling and booting, on machines with the same version of Glovebox
+    /// and a similar CPU (x86-64-v3 or later).
     Bundle(BundleArgs),
     /// Print the paths of binaries: the named ones, or each language's default
     Path(NameArgs),
@@ -143,7 +143,7 @@ struct BundleArgs {
     #[arg(long = "compiled")]
     is_prepared: bool,
 
-    /// With --compiled: leave out what this file contains
+    /// With --compiled, leave out the code and images that this file contains
     #[arg(long, value_name = "FILE", requires = "is_prepared")]
     without: Option<std::path::PathBuf>,
 

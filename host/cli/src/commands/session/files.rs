@@ -61,7 +61,7 @@ pub(super) struct FilesArgs {
 enum Action {
     /// List all files, or those that match a pattern
     Ls {
-        /// Shell pattern, with `**` for any directories
+        /// Glob pattern; `**` matches any number of directories
         #[arg(value_name = "PATTERN", default_value = "**")]
         pattern: String,
     },

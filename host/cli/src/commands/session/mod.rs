@@ -205,7 +205,7 @@ struct PruneCriteriaArgs {
     #[arg(long, value_name = "AGE", value_parser = args::duration)]
     older_than: Option<Duration>,
 
-    /// Delete all but this many of the most recently used sessions
+    /// Delete all sessions except the N most recently used
     #[arg(long, value_name = "N", value_parser = keep_count)]
     keep: Option<usize>,
 
@@ -248,8 +248,8 @@ fn print(report: &PruneReport) -> anyhow::Result<()> {
     }
     for skipped in &report.skipped {
         let reason = match skipped.reason {
-            SkipReason::InUse => "another process has it open",
-            _ => "it was used in the meantime",
+            SkipReason::InUse => "another process is using it",
+            _ => "it was used after the list was read",
         };
         note(&format!("`{}` was not deleted: {reason}", skipped.id));
     }
