@@ -28,8 +28,8 @@ COMMAND_README = """\
 
 `interpreters.zip` contains CPython 3.15 with numpy, pandas and other libraries, QuickJS-NG, the TypeScript stripper and the Python packages.
 With GLOVEBOX_BUNDLE, or `--bundle FILE`, Glovebox does not download them. `prepared.zip` contains their machine code and booted images. With
-GLOVEBOX_PREPARED, or `--prepared FILE`, Glovebox does not compile. On x86-64 this needs a processor with AVX2 (x86-64-v3). On an older
-processor, Glovebox compiles each interpreter once.
+GLOVEBOX_PREPARED, or `--prepared FILE`, Glovebox does not compile. On x86-64, the prepared bundle needs a processor with AVX2
+(x86-64-v3). On an older processor, Glovebox compiles each interpreter once.
 
 `./glovebox --help` describes all commands. `service` contains files to run a server: a systemd unit, a configuration and a Containerfile.
 LICENSE is Glovebox's licence. {notices} lists the licences of third-party code.
@@ -37,8 +37,8 @@ LICENSE is Glovebox's licence. {notices} lists the licences of third-party code.
 PROVIDERS_README = """\
 # Provider components of Glovebox {version}
 
-Each `.wasm` is a WebAssembly component that contains interpreters and exports the sandbox interface in `wit/`. Those whose names
-end in `-closed` have no imports; the others import tools and the WASI clocks.
+Each `.wasm` is a WebAssembly component that contains interpreters and exports the sandbox interface in `wit/`. Components with
+names that end in `-closed` import nothing; the other components import tools and the WASI clocks.
 
 LICENSE is Glovebox's licence. {notices} lists the licences of third-party code.
 """
@@ -48,7 +48,8 @@ def prepare(release: Release, names: Iterable[str]) -> None:
     """Makes the shared contents of products: the interpreters, the bill of materials and the notices."""
     missing = bundles.missing_features(platform.machine(), Path("/proc/cpuinfo").read_text())
     if missing and not release.is_dev:
-        raise ReleaseError(f"prepared bundles must be built on a processor with x86-64-v3; this one lacks {', '.join(sorted(missing))}")
+        features = ", ".join(sorted(missing))
+        raise ReleaseError(f"prepared bundles must be built on a processor with x86-64-v3; this processor does not support {features}")
     bundles.write(release.built / "glovebox", release.bundles, [each for each in bundles.PARTS if each != "command" or each in names])
     downloads = [release.bundles / part / "interpreters.zip" for part in ("engine", "python")]
     parts = inventory.everything(release.triple, downloads)
