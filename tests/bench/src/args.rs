@@ -15,21 +15,22 @@ default limits and fuel metering:
   process      starting `glovebox run -e CODE`, compared with `python3 -I -c CODE` and `node -e CODE`
   work         28,657 function calls in a fresh sandbox, timed by the script
   checkpoint   the additional time for an automatic checkpoint before a run in a session;
-               checkpoint_1m and so on: in a session that holds that much memory
+               checkpoint_1m and so on: in a session with that much data
   fork         forking a session that holds 1 MiB
   hibernate    saving a session as compressed bytes
   resume       restoring a session from these bytes
   suspend_1    suspending a script that waits for a tool call, after 1 answered call;
-               suspend_10, suspend_100: after more
-  resume_1     resuming this script until it waits again; resume_10, resume_100: after more calls
+               suspend_10, suspend_100: after 10 and 100 answered calls
+  resume_1     resuming this script until it waits again;
+               resume_10, resume_100: after 10 and 100 answered calls
   parallel_1   fresh runs on one thread
   parallel_n   fresh runs on as many threads as there are processors
   parallel_2n  fresh runs on twice as many
   many_sessions
                runs in 1,000 sessions (100 with --quick), in random order
 
-Glovebox and the installed interpreter take turns, so that other load affects both. In the cases
-below a millisecond the first run of each turn is not counted: it refills the caches.
+Glovebox and the installed interpreter take turns, so that other load affects both. In cases that take
+less than a millisecond, the first run of each turn is not counted, because it refills the caches.
 
 A ratio is the time of the installed interpreter divided by Glovebox's time. The ratio of parallel_n
 is its throughput divided by that of parallel_1. The ratios of checkpoint and hibernate are the time
@@ -59,7 +60,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "runtimes")]
     pub(crate) serve: Option<String>,
 
-    /// Start the server with N worker processes, or with 0 for none [default: the server's, one for each processor]
+    /// Start the server with N worker processes; 0 disables workers [default: one per processor]
     #[arg(long, value_name = "N", requires = "serve")]
     pub(crate) workers: Option<usize>,
 
@@ -82,8 +83,8 @@ impl Args {
                 own.with_file_name(format!("glovebox{}", env::consts::EXE_SUFFIX))
             }
         };
-        let hint = "build it with `cargo build --workspace`, or give its path with --glovebox";
-        ensure!(path.is_file(), "there is no `glovebox` program at `{}`; {hint}", path.display());
+        let hint = "build `glovebox` with `cargo build --workspace`, or give its path with --glovebox";
+        ensure!(path.is_file(), "`{}` does not exist or is not a file; {hint}", path.display());
         Ok(path)
     }
 }

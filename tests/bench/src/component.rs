@@ -39,7 +39,7 @@ pub(crate) struct ComponentCase {
 
 impl ComponentCase {
     pub(crate) fn new(engine: &Engine, runtime: &RuntimeInfo, source: &str, policy: &Policy) -> anyhow::Result<Self> {
-        let component = component(&runtime.name, source).context("cannot make the benchmark's component")?;
+        let component = component(&runtime.name, source).context("cannot build the benchmark's component")?;
         Ok(Self {
             application: Applications::new(engine)?.load_bytes("benchmark", &component)?,
             host: SandboxHost::builder(engine).policy(policy.clone()).build()?,
@@ -53,7 +53,7 @@ impl ComponentCase {
             bail!("the benchmark's component {}", ended.outcome.describe());
         };
         let times = list.trim_matches(['[', ']']).split(", ").map(str::parse).collect::<Result<Vec<u64>, _>>()?;
-        ensure!(times.len() == count + 1, "the benchmark's component gave {} times", times.len());
+        ensure!(times.len() == count + 1, "the benchmark's component returned {} times", times.len());
         times.into_iter().skip(1).for_each(|nanoseconds| into.push(Duration::from_nanos(nanoseconds)));
         Ok(())
     }

@@ -46,7 +46,7 @@ fn any<'a>(sessions: &'a [Session], random: &mut u64) -> anyhow::Result<&'a Sess
     *random ^= *random << 17;
     let count = sessions.len() as u64;
     let place = usize::try_from(*random % count.max(1)).unwrap_or(0);
-    sessions.get(place).context("there is no session")
+    sessions.get(place).context("no session is open")
 }
 
 /// Returns this process's anonymous memory in bytes, or 0 if the system does not report it.

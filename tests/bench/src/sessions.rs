@@ -118,6 +118,6 @@ fn holding(sandbox: &Sandbox, bytes: u32) -> anyhow::Result<Session> {
         Language::Python => format!("held = bytearray(b'\\xa5') * {bytes}"),
         Language::JavaScript => format!("globalThis.held = new Uint8Array({bytes}).fill(0xa5)"),
     })?;
-    ensure!(held.is_success(), "a session cannot hold {bytes} bytes: {:?}", held.outcome);
+    ensure!(held.is_success(), "cannot allocate {bytes} bytes in a session: {:?}", held.outcome);
     Ok(session)
 }

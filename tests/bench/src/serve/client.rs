@@ -68,8 +68,9 @@ pub(super) async fn measure(
 
 async fn client(target: Target, begin: Instant, end: Instant) -> anyhow::Result<Measured> {
     let stream = TcpStream::connect(target.address).await.context("cannot connect to the server")?;
-    stream.set_nodelay(true).context("cannot set the connection up")?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.context("no HTTP is spoken there")?;
+    stream.set_nodelay(true).context("cannot disable Nagle's algorithm on the connection")?;
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.context("the server does not speak HTTP")?;
     let connection = tokio::spawn(connection);
     let mut measured = Measured::default();
     while Instant::now() < end {
@@ -77,12 +78,12 @@ async fn client(target: Target, begin: Instant, end: Instant) -> anyhow::Result<
         if let Some(token) = &target.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
-        let request = request.body(Full::new(target.body.clone())).context("the request cannot be")?;
+        let request = request.body(Full::new(target.body.clone())).context("cannot build the request")?;
         let sent_at = Instant::now();
         sender.ready().await.context("the server has closed the connection")?;
-        let response = sender.send_request(request).await.context("the server does not answer")?;
+        let response = sender.send_request(request).await.context("the server did not respond")?;
         let status = response.status();
-        let body = response.into_body().collect().await.context("the answer ended early")?.to_bytes();
+        let body = response.into_body().collect().await.context("the response ended early")?.to_bytes();
         let took = sent_at.elapsed();
         match status {
             StatusCode::OK => {

@@ -30,7 +30,7 @@ pub(super) struct Child {
 
 impl Child {
     pub(super) fn start(program: &Path, args: &Args) -> anyhow::Result<Self> {
-        let store = TempDir::new().context("cannot make a directory for the server")?;
+        let store = TempDir::new().context("cannot create a directory for the server")?;
         let mut config = NamedTempFile::new().context("cannot write the server's configuration")?;
         // Allows more concurrent executions than the benchmark requests. Other settings have their defaults.
         write!(
@@ -105,8 +105,8 @@ pub(super) struct Bare {
 
 impl Bare {
     pub(super) async fn start() -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot listen on this machine")?;
-        let address = listener.local_addr().context("cannot listen on this machine")?;
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot listen on a loopback port")?;
+        let address = listener.local_addr().context("cannot get the loopback listener's address")?;
         let answer: Bytes = format!("{{\"stdout\":\"1\\n\",\"rest\":\"{}\"}}", "x".repeat(1_200)).into();
         let handler = move |_: Bytes| {
             let answer = answer.clone();
