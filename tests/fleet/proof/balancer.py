@@ -23,7 +23,7 @@ class Balancer(Process):
             for number, each in enumerate(hosts, 1):
                 config = config.replace(f"{kind}-{number}.internal", each.address).replace(f"server {kind}-{number} ", f"server {each.name} ")
         if ".internal" in config:
-            raise RuntimeError(f"`{DOCUMENTED}` names machines that the proof does not have")
+            raise RuntimeError(f"`{DOCUMENTED}` names hosts that do not exist in the proof")
         file = directory / "haproxy.cfg"
         file.write_text(config)
         logging = directory / "haproxy-log.cfg"

@@ -1,4 +1,4 @@
-"""The proof, from the start of the fleet to the report."""
+"""Tests a fleet under faults, and reports violations, latencies and takeover times."""
 
 from __future__ import annotations
 

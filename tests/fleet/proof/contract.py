@@ -18,7 +18,7 @@ try:
     tools.record(operation={operation!r}, count=n)
     print(n, 'recorded')
 except tools.ToolError:
-    print(n, 'not known')
+    print(n, 'unknown')
 """
 SCHEMA = {"type": "object", "properties": {"operation": {"type": "string"}, "count": {"type": "integer"}}, "required": ["operation", "count"]}
 

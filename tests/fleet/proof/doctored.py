@@ -51,7 +51,7 @@ def changed(record: Record, number: int, *, session: str = "s", **fields: object
 # Each function falsifies the example in a way that the named check must detect.
 DOCTORED: dict[str, tuple[str, Callable[[Record], Record]]] = {
     "an operation without an answer": (
-        "every operation is answered in the end",
+        "every operation is eventually answered",
         lambda record: changed(record, 4, outcome="unknown", count=None, attempts=9),
     ),
     "two executions acknowledged with one count": ("no acknowledged execution is lost", lambda record: changed(record, 1, count=1)),

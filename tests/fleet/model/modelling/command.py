@@ -26,7 +26,7 @@ for a fiftieth of the fleet), the tables of docs/fleet-model.md, and the plots. 
 
 def main() -> int:
     parser = argparse.ArgumentParser("tests/fleet/model/run", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="only quick.json, in seconds")
+    parser.add_argument("--quick", action="store_true", help="compute only quick.json, which takes seconds")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a number or a plot differs from the committed one")
     options = parser.parse_args()
     wrong = figures("quick.json", ["--quick"], check=options.check)

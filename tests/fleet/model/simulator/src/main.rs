@@ -40,6 +40,6 @@ fn simulate(file: &str, scale: Scale) -> Result<String, String> {
     let inputs = Inputs::parse(&text).map_err(|error| format!("`{file}`: {error}"))?;
     let begun = std::time::Instant::now();
     let figures = figures(&inputs, scale, &mut |name| eprintln!("{:>6.1} s  {name}", begun.elapsed().as_secs_f64()));
-    eprintln!("{:>6.1} s  in all", begun.elapsed().as_secs_f64());
+    eprintln!("{:>6.1} s  total", begun.elapsed().as_secs_f64());
     serde_json::to_string_pretty(&figures).map(|text| text + "\n").map_err(|error| error.to_string())
 }
