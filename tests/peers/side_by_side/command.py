@@ -68,12 +68,12 @@ def arguments() -> argparse.Namespace:
         "tests/peers/run", description=ABOUT, epilog=epilogue(), formatter_class=argparse.RawDescriptionHelpFormatter
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print all figures of all rounds, for a program")
+    form.add_argument("--json", action="store_true", help="print all figures of all rounds as JSON")
     form.add_argument("--markdown", action="store_true", help="print the tables in the format of docs/performance.md")
     form.add_argument("--check", action="store_true", help="test this command with fake contestants, without measuring")
     parser.add_argument("--only", metavar="NAME,…", help="measure only these contestants")
     parser.add_argument("--rounds", metavar="N", type=positive, help="number of rounds [default: 7, or 2 with --quick]")
-    parser.add_argument("--quick", action="store_true", help="measure shorter turns and no first call: takes a minute, with less precise results")
+    parser.add_argument("--quick", action="store_true", help="run shorter turns and skip the first call; takes a minute, less precise")
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=positive, default=60, help="timeout of a contestant's turn [default: 60]"
     )

@@ -208,7 +208,7 @@ def require(contestant: Contestant, environment: Environment, places: Places, *,
         return
     cache = env["GLOVEBOX_CACHE_DIR"]
     if not named:
-        raise Unavailable(f"not prepared in {cache}; to prepare it, which takes minutes, name it with --only")
+        raise Unavailable(f"not prepared in {cache}; name it with --only to prepare it, which takes minutes")
     say(f"preparing {contestant.runtime}, which takes minutes")
     # Keeps the user's own pip configuration.
     own = {name: env[name] for name in ("GLOVEBOX_CACHE_DIR", "XDG_DATA_HOME")}
