@@ -189,7 +189,10 @@ fn parse_case(name: &str, text: &str) -> Result<Vec<Case>, CaseError> {
             scripts.insert(name, block);
             languages.insert(language);
         } else {
-            return Err(CaseError::at(block.line, format!("`{name}` is neither a script nor in `{FILES}`")));
+            return Err(CaseError::at(
+                block.line,
+                format!("block `{name}` is not a script; name workspace files `{FILES}PATH`"),
+            ));
         }
     }
     let is_inline = |language: &Language| steps.iter().any(|step| step.inline(*language).is_some());
@@ -205,7 +208,7 @@ fn parse_case(name: &str, text: &str) -> Result<Vec<Case>, CaseError> {
         return Err("files are not supported in a session: use a step with `write`".into());
     }
     if front.carry && (front.in_session || steps.len() < 2) {
-        return Err("`carry` needs several steps and no session".into());
+        return Err("`carry` requires several steps and is not supported with `in_session`".into());
     }
 
     let mut cases = Vec::new();
@@ -274,7 +277,7 @@ fn step_source<'a>(
             Ok((Some(block.content.to_owned()), Some(name)))
         }
         (None, Some(source)) => Ok((Some(source.clone()), None)),
-        (None, None) if step.runs() => Err("no source in this language".into()),
+        (None, None) if step.runs() => Err("the step has no source in this language".into()),
         (None, None) => Ok((None, None)),
     }
 }
@@ -383,7 +386,7 @@ mod tests {
         assert_eq!(parse(EXPECT, both).unwrap_err(), "x.md:6: no step runs `script.ts`");
         for name in ["script.txt", "script", "dir/script.py", "file/a.txt"] {
             let error = parse(EXPECT, &format!("{SCRIPT}```text {name}\n```\n")).unwrap_err();
-            assert_eq!(error, format!("x.md:7: `{name}` is neither a script nor in `files/`"));
+            assert_eq!(error, format!("x.md:7: block `{name}` is not a script; name workspace files `files/PATH`"));
         }
     }
 
@@ -394,7 +397,7 @@ mod tests {
         assert_eq!(parse(EXPECT, "```python a.py\n```\n").unwrap_err(), missing);
         let one_language = "[[step]]\npython = '1'\nexpect.outcome = 'completed'\n";
         let error = parse(one_language, "```javascript script.js\n```\n").unwrap_err();
-        assert_eq!(error, "x.md: step 0 (javascript): no source in this language");
+        assert_eq!(error, "x.md: step 0 (javascript): the step has no source in this language");
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl<'a> Fence<'a> {
         let (name, has_newline) = match info.split_whitespace().collect::<Vec<_>>()[..] {
             [_, name] => (name, true),
             [_, name, NO_NEWLINE] => (name, false),
-            _ => return Err(format!("expected a language, a file name and perhaps `{NO_NEWLINE}` after the fence")),
+            _ => return Err(format!("expected a language, a file name and optionally `{NO_NEWLINE}` after the fence")),
         };
         if name.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return Err(format!("invalid file name `{name}`"));

@@ -129,7 +129,9 @@ impl<'de> Deserialize<'de> for TextMatch {
                     any: table.any,
                 };
                 if made.is_blank() {
-                    return Err(serde::de::Error::custom("an empty table expects nothing; write `any = true`"));
+                    return Err(serde::de::Error::custom(
+                        "an empty table has no conditions; write `any = true` to accept any text",
+                    ));
                 }
                 Ok(made)
             }

@@ -108,7 +108,7 @@ pub fn in_child(test: &str, limit: Duration) -> bool {
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
     // A test program also succeeds if no test has this name.
-    assert!(printed.contains("test result: ok. 1 passed;"), "there is no test `{test}`:\n{printed}");
+    assert!(printed.contains("test result: ok. 1 passed;"), "no test is named `{test}`:\n{printed}");
     println!("{printed}");
     false
 }

@@ -51,7 +51,7 @@ pub fn build_components() {
     let lock = File::create(target().join(".components")).expect("a file in `target` can be created");
     lock.lock().expect("the file can be locked");
     let started = Instant::now();
-    eprintln!("building the components that are tested: the first time this takes some minutes");
+    eprintln!("building the components under test (takes some minutes the first time)");
     let mut programs = AT_EVERY_PUSH.to_vec();
     if whole_matrix() {
         programs.extend(IN_THE_WHOLE_MATRIX);
@@ -61,10 +61,10 @@ pub fn build_components() {
         missing.extend(built(PROVIDERS, &[LARGE_PROVIDER]));
     }
     missing.extend(built(PROGRAMS, &programs));
-    eprintln!("they are built, in {} s", started.elapsed().as_secs());
+    eprintln!("built the components in {} s", started.elapsed().as_secs());
     if !missing.is_empty() {
         let missing: Vec<_> = missing.into_iter().collect();
-        eprintln!("not tested here, for want of tools: {}", missing.join("; "));
+        eprintln!("skipped tests, because tools are missing: {}", missing.join("; "));
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{Action, Case, Request, StepResult, portable_runtime};
 /// # Errors
 /// Fails if the secret is found, or if it is not found where it must be.
 pub fn keeps_secrets(hosted: &Hosted, language: Language) -> Result<(), String> {
-    for after in ["an execution", "a session", "a session that is put away"] {
+    for after in ["an execution", "a session", "a session that is evicted"] {
         let (secret, mark) = (Word::new("secret"), Word::new("mark"));
         let (plant, small) = (run(&held(language, &secret, 64)), run(&held(language, &mark, 1)));
         let (fork, nothing) = (Action::Fork { to: "small".into() }, run(""));
@@ -35,7 +35,7 @@ pub fn keeps_secrets(hosted: &Hosted, language: Language) -> Result<(), String> 
         if look(hosted, &secret)?.is_empty() {
             return Err(format!("after {after}: the secret was not found in the large guest's memory"));
         }
-        if after != "a session that is put away" {
+        if after != "a session that is evicted" {
             let steps =
                 if after == "an execution" { vec![("main", small)] } else { vec![("main", run("")), ("main", small)] };
             ask(hosted, language, steps)?;
@@ -97,5 +97,5 @@ fn ask(hosted: &Hosted, language: Language, steps: Vec<(&str, Action)>) -> Resul
 
 fn look(hosted: &Hosted, word: &Word) -> Result<Vec<AddressRange>, String> {
     let process = hosted.process().ok_or("the host has no process")?;
-    searched(process, &word.word).map_err(|error| format!("its memory cannot be read: {error}"))
+    searched(process, &word.word).map_err(|error| format!("cannot read the host process's memory: {error}"))
 }
