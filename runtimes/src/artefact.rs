@@ -1,4 +1,4 @@
-//! SHA-256 digests, which identify binaries, recipes and images, and the keys and records of prepared images.
+//! SHA-256 digests of binaries, recipes and images, and the keys and records of prepared images.
 
 use std::{
     collections::BTreeMap,
@@ -41,7 +41,7 @@ pub struct ArtefactKey {
 }
 
 impl ArtefactKey {
-    /// Computes the key.
+    /// Computes the key from its inputs.
     pub fn new(parts: KeyParts) -> Self {
         let digest = Digest::of_fields(&[
             parts.label.as_bytes(),
@@ -94,7 +94,7 @@ pub struct ImageRecord {
     /// The mutable globals, whose values are part of every saved instance.
     #[serde(default)]
     pub globals: Vec<MutableGlobal>,
-    /// The value bits of each mutable global in the image, by export name.
+    /// The value of each mutable global in the image, as raw bits, by export name.
     #[serde(default)]
     pub values: BTreeMap<String, u64>,
     /// `true` if the code changes only its memory and globals, so that restoring them resets the instance.
@@ -106,7 +106,7 @@ pub struct ImageRecord {
 }
 
 impl ImageRecord {
-    /// Creates the record of code that is not booted.
+    /// Creates the record of compiled code without a booted interpreter.
     pub fn of_code(sha256: Digest) -> Self {
         Self {
             sha256,
@@ -135,9 +135,9 @@ pub struct NewArtefact {
 pub struct Artefact {
     /// The compiled code, open for reading from its beginning.
     ///
-    /// The file was opened without following links, and owner, mode and length were checked on this handle. Load the
-    /// code from the handle, not from the path. An image is not [evicted](crate::Runtimes::evict) while its file is
-    /// open or mapped.
+    /// The file was opened without following links, and its owner, mode and length were checked through this handle.
+    /// Load the code from the handle, not from the path. An image is not [evicted](crate::Runtimes::evict) while its
+    /// file is open or mapped.
     pub aot: File,
     /// The path of the code.
     pub aot_path: PathBuf,
@@ -195,7 +195,7 @@ impl Digest {
         &self.0
     }
 
-    /// Returns the first 16 hexadecimal digits, for file names that people compare.
+    /// Returns the first 16 hexadecimal digits, which keep file names readable.
     pub fn short(&self) -> String {
         self.to_string().chars().take(16).collect()
     }

@@ -26,9 +26,9 @@ const LOCKS: &str = "locks";
 /// The suffix of the lock files' names.
 const LOCK_SUFFIX: &str = ".lock";
 
-/// The interval at which a waiting process retries a lock and checks for cancellation.
+/// Polling interval of a process that waits for a lock. Each poll retries the lock and checks for cancellation.
 const LOCK_POLL: Duration = Duration::from_millis(20);
-/// Minimum duration of a wait that is reported. Unpacking a prepared bundle takes less.
+/// Minimum duration of a lock wait before it is reported. Unpacking a prepared bundle takes less time.
 const MIN_REPORTED_WAIT: Duration = Duration::from_secs(1);
 
 /// Categories of files in the cache.
@@ -148,7 +148,7 @@ impl CacheDir {
 
     /// Acquires the lock called `name` (letters, digits, `.`, `-`, `_`), and waits while another holder has it.
     ///
-    /// Locks belong to open files, so two threads of one process exclude each other like two processes.
+    /// Locks belong to open files, so they also exclude other threads of the same process.
     ///
     /// # Errors
     /// [`CacheError::Cancelled`] if `progress` is cancelled during the wait. Also fails if the lock's file cannot be
@@ -181,7 +181,8 @@ impl CacheDir {
     pub(crate) fn remove_stale_locks(&self) -> Result<(), CacheError> {
         let locks = Arc::new(self.root.subdir(LOCKS)?);
         for name in locks.names()?.iter().filter(|name| name.ends_with(LOCK_SUFFIX)) {
-            // Acquiring and releasing a lock removes its file. A file that cannot be locked affects only its own key.
+            // Acquiring and releasing a lock removes its file. A lock file that cannot be removed affects only its own
+            // key.
             if let Err(error) = FileLock::try_take(&locks, name) {
                 tracing::debug!(%error, "a lock file was not removed");
             }
@@ -269,7 +270,7 @@ impl CacheError {
     }
 }
 
-/// Quotes a path for a shell.
+/// Quotes a path for use in a shell command.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
@@ -279,8 +280,9 @@ fn quoted(path: &Path) -> String {
 // Listing and evicting cache entries.
 //
 // Compiled code is evicted by age and by size, but never while it is in use. A process that uses a file holds a shared
-// lock on it while it is open or mapped. Preparation holds the lock for its key. The record is removed before the code,
-// so an interrupted eviction never leaves a record without code. The next eviction removes the remaining files.
+// lock on it for as long as the file is open or mapped. A process that prepares an image holds the lock of the image's
+// key. The record is removed before the code, so an interrupted eviction never leaves a record without code. The next
+// eviction removes any code that is left.
 
 /// Number of attempts to lock code. A newly forked child process shares its parent's open files, and their locks, until
 /// it calls `exec`.
@@ -298,7 +300,8 @@ pub struct CacheEntry {
     pub name: String,
     /// The size on disk in bytes.
     pub bytes: u64,
-    /// The time of the last use. For binaries and packages, the time of the last read if the file system records it.
+    /// The time of the last use. For binaries and packages, the time of the last read, if the file system records read
+    /// times.
     pub last_used: SystemTime,
     /// `true` if a process has the entry open or is building it. Always `false` for binaries and packages, which are
     /// closed after reading.
@@ -308,26 +311,26 @@ pub struct CacheEntry {
 /// The criteria of an eviction. The default evicts nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Eviction<'a> {
-    /// Evicts entries that have not been used for this long.
+    /// Minimum time since the last use after which an entry is evicted.
     pub max_age: Option<Duration>,
-    /// Evicts the least recently used entries until the remaining ones occupy at most this many bytes.
+    /// Maximum total size of the remaining entries, in bytes. The least recently used entries are evicted first.
     pub max_bytes: Option<u64>,
-    /// Never evicts entries with this key, of any kind, even if the cache then exceeds `max_bytes`.
+    /// A key whose entries, of any kind, are never evicted, even if the cache then exceeds `max_bytes`.
     pub keep: Option<&'a ArtefactKey>,
-    /// `true` to only report the entries that would be removed.
+    /// `true` to report the entries that would be removed, without removing them.
     pub dry_run: bool,
 }
 
 /// The result of an eviction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EvictionReport {
-    /// Entries that were removed, or would be with `dry_run`, least recently used first.
+    /// Entries that were removed, least recently used first. With `dry_run`, the entries that would be removed.
     pub removed: Vec<CacheEntry>,
     /// Entries that were not removed because they are in use, or were used after they were listed.
     pub in_use: Vec<CacheEntry>,
 }
 
-/// Files with the same key.
+/// The record and code files of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Group {
     has_record: bool,
@@ -426,7 +429,7 @@ impl Runtimes {
     }
 }
 
-/// Locks code that is not in use. Returns `false` if it is in use.
+/// Locks a code file, unless it is in use. Returns `false` if it is.
 fn lock_unused(code: &File) -> io::Result<bool> {
     for _ in 0..LOCK_ATTEMPTS {
         match code.try_lock() {
@@ -438,7 +441,7 @@ fn lock_unused(code: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-/// An unused entry. Its locks prevent new uses.
+/// An unused entry, locked so that no process can start to use it.
 struct ClaimedEntry<'a> {
     store_dir: StoreDir<'a>,
     group: Group,

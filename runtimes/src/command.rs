@@ -1,4 +1,4 @@
-//! Child processes for pip and npm, with a timeout. They are killed when their handle is dropped.
+//! pip and npm as child processes with a timeout. A child is killed when its handle is dropped.
 
 use glovebox_vfs::escaped;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// The timeout of `--version`. `pip --version` takes a third of a second, but a wrapper may first install itself.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The number of bytes at the end of the output that are searched for an error message.
+/// Number of bytes to search for an error message, from the end of the output.
 const LOG_TAIL_BYTES: u64 = 8 << 10;
 
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +79,7 @@ impl Download {
     ) -> Result<(), CommandError> {
         let fixed = ["download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--ignore-requires-python"];
         let output = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--retries", "2"];
-        // `.` instead of the path, which an old pip could misread.
+        // Pass `.` instead of the path, because old versions of pip may misparse a path.
         let into_here = ["--dest", "."];
         let requirements: Vec<_> = requirements.iter().map(String::as_str).collect();
         self.run_with(&[&fixed[..], &output, &into_here, options, &requirements].concat(), into, timeout, progress)
@@ -94,7 +94,7 @@ impl Download {
         progress: &dyn Progress,
     ) -> Result<(), CommandError> {
         let options = ["pack", "--ignore-scripts", "--loglevel=error", "--no-update-notifier", "--logs-max=0"];
-        // npm's cache is in the same directory, and is removed with it.
+        // Keep npm's cache in the temporary directory, so that it is removed with the directory.
         let what = ["--cache=.npm", "--fetch-retries=2", "--pack-destination=.", "--", package];
         self.run_with(&[&options[..], &what].concat(), into, timeout, progress)
     }
@@ -106,8 +106,8 @@ impl Download {
         timeout: Duration,
         progress: &dyn Progress,
     ) -> Result<(), CommandError> {
-        // The output goes to a file, not a pipe: a file needs no reader, and a grandchild that inherits it blocks
-        // nothing.
+        // Write the output to a file instead of a pipe. A full pipe would block the child, and a grandchild that
+        // inherits a pipe would keep its reader waiting.
         let log = into.join("pip.log");
         let open = || {
             let log = File::options().create_new(true).read(true).append(true).open(&log)?;
@@ -118,7 +118,7 @@ impl Download {
         command
             .args(arguments)
             .current_dir(into)
-            // Directory for pip's temporary files, which are removed with it even if pip is killed.
+            // pip's temporary files are removed with this directory, even if pip is killed.
             .env("TMPDIR", into)
             .stdin(Stdio::null())
             .stdout(out)
@@ -127,7 +127,7 @@ impl Download {
         let mut watch = || {
             let bytes = tree_bytes(into, 4);
             progress.bytes(bytes, 0);
-            // Allows for a package and its temporary copy.
+            // pip may keep a temporary copy of a package next to the package.
             let limit = 2 * MAX_BINARY_BYTES;
             if bytes > limit { Err(CommandError::TooBig { program: shown(&self.words), bytes }) } else { Ok(()) }
         };
@@ -209,7 +209,7 @@ fn tree_bytes(dir: &Path, depth: u32) -> u64 {
     })
 }
 
-/// Returns pip's last error line, npm's first error line, or else the last line of the output.
+/// Returns pip's last error line or npm's first error line. Without an error line, returns the last line of the output.
 fn last_error(log: &mut File) -> Option<String> {
     let length = log.metadata().ok()?.len();
     log.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES))).ok()?;
@@ -220,6 +220,6 @@ fn last_error(log: &mut File) -> Option<String> {
     let is_npms = |line: &&&str| line.starts_with("npm error") && !line.starts_with("npm error code");
     let error = lines.iter().rev().find(|line| line.starts_with("ERROR")).or_else(|| lines.iter().find(is_npms));
     let error = error.or(lines.last())?;
-    // Control characters are removed, because the text is shown on a terminal.
+    // Remove control characters, because the text is printed on a terminal.
     Some(error.chars().filter(|c| !c.is_control()).take(300).collect())
 }

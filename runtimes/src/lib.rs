@@ -17,14 +17,14 @@
 //! * [`Runtimes`] downloads each binary once, and verifies its digest at every read.
 //! * [`rewrite`] adds exports to a module and replaces its initial state with a booted instance's state.
 //! * [`PreparedStore`] stores compiled results atomically, and [`Runtimes::evict`] removes old ones.
-//! * [`Runtimes::write_prepared`] writes compiled results to a zip file, from which other machines take them.
+//! * [`Runtimes::write_prepared`] writes compiled results to a zip file for other machines.
 //!
 //! The crate uses no WebAssembly engine; its callers boot and compile the modules.
 //!
-//! The crate does not protect against code that runs as the same user, which can write to the cache. Nor does it
+//! The crate does not protect against code that runs as the same user, which can write to the cache. It does not
 //! protect against a processor, kernel or disk that changes bytes between two checks. The full digest of a binary is
-//! checked when the binary is downloaded and at every read. The digest of compiled code is checked on request, and on
-//! load only if the file has changed since its last check. The last check is recorded outside the cache. The crate
+//! checked when the binary is downloaded and at every read. The digest of compiled code is checked on request. On load,
+//! it is checked only if the file has changed since its last check, which is recorded outside the cache. The crate
 //! supports only Unix, because its trust rules depend on owners and modes.
 
 mod artefact;

@@ -1,4 +1,4 @@
-//! Archives inside an interpreter's standard library, and the sources of the library's modules.
+//! Archives inside an interpreter's standard library, and the source files of the library's modules.
 
 use std::{
     collections::BTreeMap,
@@ -13,8 +13,8 @@ use zip::ZipArchive;
 const MAX_BYTES: u64 = 64 << 20;
 const MAX_FILES: usize = 10_000;
 
-/// Sources of a library's modules, in an archive embedded in this crate. Each file is unpacked when it is read, because
-/// most scripts need none.
+/// The source files of a library's modules, in an archive embedded in this crate. Each file is unpacked only when it is
+/// read, because most scripts read none.
 #[derive(Clone)]
 pub struct PackedSources(ZipArchive<Cursor<&'static [u8]>>);
 
@@ -27,7 +27,7 @@ pub struct PackedSource {
 }
 
 impl PackedSources {
-    /// Returns the archive with this name in the manifest.
+    /// Returns the embedded archive with this name, as used in the manifest.
     pub(crate) fn find(name: &str) -> Option<&'static [u8]> {
         match name {
             "python-3.15.0" => Some(include_bytes!("../sources/python-3.15.0.zip")),
@@ -35,7 +35,7 @@ impl PackedSources {
         }
     }
 
-    /// Opens the archive with this name in the manifest.
+    /// Opens the embedded archive with this name, as used in the manifest.
     ///
     /// # Errors
     /// Fails if there is no such archive.

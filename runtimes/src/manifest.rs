@@ -12,7 +12,7 @@ use crate::{
 
 const BUILTIN: &str = include_str!("../manifest.toml");
 
-/// Maximum size of a binary in bytes; the largest known interpreter is 99 MB. This limits the disk space for a
+/// Maximum size of a binary in bytes. The largest known interpreter has 99 MB. The limit bounds the disk space for a
 /// download and the memory for reading a binary.
 pub const MAX_BINARY_BYTES: u64 = 256 << 20;
 
@@ -22,7 +22,7 @@ pub const MAX_BINARY_BYTES: u64 = 256 << 20;
 pub struct Manifest {
     #[serde(rename = "runtime")]
     runtimes: Vec<RuntimeEntry>,
-    /// `[[image]]` tables. Parsing moves them to `runtimes`.
+    /// The `[[image]]` tables. Parsing the manifest moves them to `runtimes`.
     #[serde(rename = "image", default)]
     images: Vec<ImageEntry>,
     #[serde(rename = "tool", default)]
@@ -178,7 +178,7 @@ impl Manifest {
         for (field, text) in words {
             check_text(&key(field), text)?;
         }
-        // The version becomes part of a file name.
+        // The version is part of a file name, so it must contain only safe characters.
         check_name(&key("version"), &entry.version)?;
         check_size(&key("size_bytes"), entry.size_bytes)?;
         if let Some(library) = &entry.library {
@@ -213,7 +213,7 @@ impl Manifest {
         }
         for (at, source) in entry.sources.iter().enumerate() {
             let Source::Pypi { package, version, file } = source;
-            // The package name and version become part of pip's command line, where they must not be options or URLs.
+            // The package name and version are passed to pip, which must not interpret them as options or URLs.
             check_name(&key(&format!("sources[{at}].package")), package)?;
             check_name(&key(&format!("sources[{at}].version")), version)?;
             check_text(&key(&format!("sources[{at}].file")), file)?;
@@ -241,7 +241,7 @@ pub(crate) fn check_text(key: &str, text: &str) -> Result<(), ManifestError> {
     Ok(())
 }
 
-/// Checks a name, which becomes part of file names and command lines.
+/// Checks a name that is used in file names and command lines.
 pub(crate) fn check_name(key: &str, name: &str) -> Result<(), ManifestError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '!');
     let starts_well = name.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
@@ -276,8 +276,7 @@ fn check_tool(tool: &ToolEntry, key: &dyn Fn(&str) -> String) -> Result<(), Mani
     for (at, source) in tool.sources.iter().enumerate() {
         let key = |field: &str| key(&format!("sources[{at}].{field}"));
         let ToolSource::Npm { package, version, file } = source;
-        // The package name and version become part of npm's command line, where they must not be options, paths or
-        // URLs.
+        // The package name and version are passed to npm, which must not interpret them as options, paths or URLs.
         let scoped = package.strip_prefix('@').and_then(|scoped| scoped.split_once('/'));
         let (scope, bare) = scoped.unwrap_or(("none", package));
         check_name(&key("package"), scope)?;

@@ -1,5 +1,5 @@
-//! The list of pinned Python packages, and their wheels in the cache: downloading, verifying and reading. Also reads
-//! and writes bundles: zip files of pinned files, for use without a network.
+//! The list of pinned Python packages. Downloads, verifies and reads their wheels. Also reads and writes bundles: zip
+//! files of pinned files, for use without a network.
 
 use std::{
     collections::BTreeSet,
@@ -44,14 +44,14 @@ pub struct PackageEntry {
     pub sha256: Digest,
     /// The exact length of the wheel in bytes.
     pub size_bytes: u64,
-    /// Licence, as an SPDX expression.
+    /// The licence, as an SPDX expression.
     pub licence: String,
     /// The names that scripts import.
     pub imports: Vec<String>,
-    /// The platform for which the wheel contains compiled files. These files are left out.
+    /// The platform of the wheel's compiled files. Guests do not see the compiled files.
     #[serde(default)]
     pub platform: Option<String>,
-    /// Names of the listed packages that this package requires.
+    /// The names of the listed packages that this package requires.
     #[serde(default)]
     pub requires: Vec<String>,
 }
@@ -86,7 +86,8 @@ impl PackageList {
         self.packages.iter().find(|package| normal(&package.name) == normal(name))
     }
 
-    /// Returns a package and all listed packages that it requires, directly or not. Requirements come first.
+    /// Returns a package and all listed packages that it requires, directly or indirectly. Requirements precede their
+    /// dependents.
     pub fn with_requirements<'a>(&'a self, package: &'a PackageEntry) -> Vec<&'a PackageEntry> {
         let mut found = Vec::new();
         self.require(package, &mut Vec::new(), &mut found);
@@ -113,7 +114,7 @@ impl PackageList {
         let list: Self = toml::from_str(text)?;
         for (at, package) in list.packages.iter().enumerate() {
             let key = |field: &str| format!("package[{at}].{field}");
-            // Name, version and platform become part of a path or of pip's command line.
+            // The name, version and platform are used in paths or passed to pip.
             check_name(&key("name"), &package.name)?;
             check_name(&key("version"), &package.version)?;
             if let Some(platform) = &package.platform {
@@ -134,7 +135,7 @@ impl PackageList {
         &self.packages
     }
 
-    /// Returns the names of the bundled modules, each with its owner: a listed package or the sandbox itself. Other
+    /// Returns the names of the bundled modules. Each name has an owner: a listed package or the sandbox itself. Other
     /// packages must not contain modules with these names.
     pub fn modules(&self) -> Vec<(String, String)> {
         let owned = |package: &PackageEntry| {
@@ -146,7 +147,7 @@ impl PackageList {
         self.packages.iter().flat_map(owned).chain(own).collect()
     }
 
-    /// Returns a digest of the wheels' digests. Lists of identical wheels have the same digest.
+    /// Returns a digest of the wheels' digests. Two lists with the same wheels have the same digest.
     pub fn digest(&self) -> Digest {
         let digests: Vec<&[u8]> = self.packages.iter().map(|package| package.sha256.as_bytes().as_slice()).collect();
         Digest::of_fields(&digests)
@@ -282,8 +283,8 @@ impl Runtimes {
     /// missing files. Returns the size in bytes. Bundles of the same files are identical.
     ///
     /// # Errors
-    /// Fails if a file cannot be downloaded or does not match its pin; [`RuntimeError::Package`] if it belongs to a
-    /// package. Returns [`RuntimeError::Bundle`] if the bundle cannot be written.
+    /// Fails if a file cannot be downloaded or does not match its pin. Returns [`RuntimeError::Package`] if the file
+    /// belongs to a package, and [`RuntimeError::Bundle`] if the bundle cannot be written.
     pub fn write_bundle(
         &self,
         runtimes: &[RuntimeEntry],
@@ -312,7 +313,7 @@ impl Runtimes {
         progress.message("writing the bundle");
         let mut temp = temp_bundle(path).map_err(failed)?;
         let mut archive = ZipWriter::new(temp.as_file_mut());
-        // A runtime and its images have the same files.
+        // Write each file once: a runtime and its images have the same files.
         let mut written = BTreeSet::new();
         for (directory, name) in binaries.map(|name| ("binaries", name)).chain(wheels.map(|name| ("packages", name))) {
             if !written.insert(name.clone()) {
@@ -329,14 +330,14 @@ impl Runtimes {
     }
 }
 
-/// Creates a bundle that has a temporary name until it is complete.
+/// Creates an empty bundle with a temporary name.
 pub(crate) fn temp_bundle(path: &Path) -> io::Result<NamedTempFile> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // A bundle is meant to be shared, so it is not private to the user.
+    // Bundles are shared, so only the umask restricts access to the file.
     tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(directory)
 }
 
-/// Gives a complete bundle its name. Returns its size in bytes.
+/// Renames a complete bundle to its final path. Returns its size in bytes.
 pub(crate) fn persist_bundle(temp: NamedTempFile, path: &Path) -> io::Result<u64> {
     Ok(temp.persist(path)?.metadata()?.len())
 }

@@ -1,10 +1,10 @@
 //! Prepared images on disk. Each consists of compiled code and a record, stored atomically.
 //!
 //! The record (`<key>.json`) is written last and contains the name of the code's file, which includes the code's
-//! digest. Every record therefore has its code, even if a writer was killed. Preparing an image again replaces the
-//! record in one step, and then removes the old code.
+//! digest. The code of every record therefore exists, even if a writer was killed. Preparing an image again replaces
+//! the record in one step, and then removes the old code.
 //!
-//! The code is read-only and sealed (see `seal.rs`). The seal, too, is written before the record, so that every record
+//! The code is read-only and sealed (see `seal.rs`). The seal is also written before the record, so that every record
 //! has a seal.
 
 use glovebox_vfs::escaped;
@@ -52,9 +52,9 @@ pub enum PreparedError {
     Corrupt {
         /// The path of the file.
         path: PathBuf,
-        /// Recorded length or digest.
+        /// The recorded length or digest.
         expected: String,
-        /// Actual length or digest.
+        /// The actual length or digest.
         got: String,
     },
 }
@@ -71,7 +71,7 @@ pub enum BuildError<E> {
     Build(E),
 }
 
-/// A record in its stored form.
+/// A record as it is stored.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SerializedRecord {
@@ -84,15 +84,15 @@ pub(crate) struct SerializedRecord {
 }
 
 impl SerializedRecord {
-    /// Parses a record. Returns `None` for a damaged record or another format version.
+    /// Parses a record. Returns `None` if the record is damaged or has a different format version.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let stored: Option<Self> = serde_json::from_slice(text).ok();
         stored.filter(|stored| stored.format == FORMAT && is_code_name(&stored.aot_file))
     }
 }
 
-/// The prepared images of one cache directory, or other code compiled ahead of time. Several threads and processes can
-/// use it concurrently. Each method that returns a `Result` fails if the cache cannot be used.
+/// The prepared images, or other ahead-of-time compiled code, in one cache directory. Several threads and processes can
+/// use a store concurrently. Each method that returns a `Result` fails if the cache cannot be used.
 #[derive(Debug)]
 pub struct PreparedStore<'a> {
     cache: &'a CacheDir,
@@ -105,8 +105,8 @@ impl<'a> PreparedStore<'a> {
         Self { cache, kind, bundles }
     }
 
-    /// Opens the image with this key, after checking its owner, mode and length. Returns `None` if the current user has
-    /// not stored such an image. The time of the image's last use is not updated.
+    /// Opens the image with this key, after checking its owner, mode and length. Returns `None` if the image is missing
+    /// or has no valid seal. Does not update the time of the image's last use.
     ///
     /// The code is hashed only if the file has changed since it was last hashed.
     ///
@@ -231,7 +231,7 @@ impl<'a> PreparedStore<'a> {
         let mut freed = self.remove_where(|_| true)?;
         let store_dir = self.dir()?;
         for name in store_dir.dir.names()?.iter().filter(|name| !name.starts_with(TEMP_PREFIX)) {
-            // Wait for a process that is storing this image.
+            // Wait for any process that is storing this image.
             let stem = name.strip_suffix(".cwasm").and_then(|name| Some(name.rsplit_once('-')?.0));
             let _lock = self.cache.lock(stem.unwrap_or(name.trim_end_matches(RECORD_SUFFIX)), &Quiet)?;
             if stem.is_some_and(|stem| store_dir.dir.path_of(&format!("{stem}{RECORD_SUFFIX}")).exists()) {
@@ -256,7 +256,8 @@ impl<'a> PreparedStore<'a> {
             if !store_dir.read_record(&name)?.is_some_and(|stored| wanted(&stored)) {
                 continue;
             }
-            // Wait for a process that is building this image, which would otherwise lose its code.
+            // Wait for any process that is building this image, because this loop could otherwise remove the code that
+            // the process has just stored.
             let _lock = self.cache.lock(name.trim_end_matches(RECORD_SUFFIX), &Quiet)?;
             let Some(stored) = store_dir.read_record(&name)? else { continue };
             freed =
@@ -268,7 +269,7 @@ impl<'a> PreparedStore<'a> {
         Ok(freed)
     }
 
-    /// Opens the directory and checks its owner and mode. This happens at every operation, because an engine can run
+    /// Opens the directory and checks its owner and mode. Every operation repeats the check, because an engine can run
     /// for months.
     fn dir(&self) -> Result<StoreDir<'a>, PreparedError> {
         Ok(StoreDir::of(self.cache, self.kind)?)
@@ -300,7 +301,7 @@ impl StoreDir<'_> {
     fn open_used(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
         let opened = self.open(key)?;
         if opened.is_some() {
-            // If the file system refuses the update, the image may be evicted too early.
+            // Ignore errors: if the file system refuses the update, the image may only be evicted too early.
             let _ = self.dir.touch(&record_name(key));
         }
         Ok(opened)
@@ -308,8 +309,7 @@ impl StoreDir<'_> {
 
     fn open(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
         let name = record_name(key);
-        // Between reading the record and opening the code, another process may replace both files. The new record then
-        // names the new code.
+        // Retry, because another process may replace both files after the record is read and before the code is opened.
         for _ in 0..3 {
             let Some(recorded) = self.recorded(&name)?.filter(|recorded| recorded.stored.key == *key.parts()) else {
                 return Ok(None);
@@ -321,7 +321,7 @@ impl StoreDir<'_> {
         Ok(None)
     }
 
-    /// Stores an image, whose code has the digest `aot_sha256`. The caller must hold the lock of the key.
+    /// Stores an image whose code has the digest `aot_sha256`. The caller must hold the key's lock.
     fn store(&self, key: &ArtefactKey, new: &NewArtefact, aot_sha256: Digest) -> Result<Artefact, PreparedError> {
         let name = record_name(key);
         let stored = SerializedRecord {
@@ -390,7 +390,7 @@ impl StoreDir<'_> {
         check_digest(&self.dir.path_of(&stored.aot_file), aot, stored.aot_sha256)?;
         aot.rewind().map_err(|e| failed("read", e))?;
         if let Err(error) = seals.write(&seal) {
-            // Without a seal, the file is hashed again when it is next opened.
+            // Ignore the error: without a new seal, the file is hashed again when it is next opened.
             tracing::debug!(error = &error as &dyn std::error::Error, "a compiled file could not be sealed");
         }
         Ok(true)
@@ -478,21 +478,21 @@ pub(crate) fn record_name(key: &ArtefactKey) -> String {
     format!("{}{RECORD_SUFFIX}", key.stem())
 }
 
-/// Marks code as in use with a shared lock, which the kernel releases when the file is neither open nor mapped. Returns
-/// `false` if the code is being evicted.
+/// Marks a code file as in use with a shared lock. The kernel releases the lock when the file is neither open nor
+/// mapped. Returns `false` if the code is being evicted.
 fn claim(code: &File) -> bool {
     for _ in 0..CLAIM_ATTEMPTS {
         match code.try_lock_shared() {
             Err(TryLockError::WouldBlock) => std::thread::sleep(CLAIM_POLL),
-            // If the file system has no locks, nothing is evicted.
+            // If the file system does not support locks, evictions fail and remove nothing.
             Ok(()) | Err(TryLockError::Error(_)) => return true,
         }
     }
     false
 }
 
-/// Checks a file name from a record before the file is opened or removed, even though only the current user can write
-/// records.
+/// Returns `true` if a file name from a record is a plain name of a code file. Records are checked even though only the
+/// current user can write them.
 pub(crate) fn is_code_name(name: &str) -> bool {
     name.ends_with(".cwasm")
         && !name.starts_with('.')

@@ -1,8 +1,7 @@
-//! Prepared bundles: zip files of compiled code and prepared images, for machines that should not compile them again.
+//! Prepared bundles: zip files of compiled code and prepared images, which save other machines from compiling them.
 //!
-//! An entry has the same key as in the cache and is copied from there with its record. The code is compressed with
-//! Zstandard. A bundle contains native code, so it must be as trustworthy as this program. The digest in the record
-//! only detects damage.
+//! Each entry is copied from the cache with its key and record. The code is compressed with Zstandard. A bundle
+//! contains native code, so it must be as trustworthy as this program. The digest in the record only detects damage.
 
 use std::{
     collections::BTreeSet,
@@ -20,10 +19,10 @@ use crate::{
     prepared::{MAX_RECORD_BYTES, RECORD_SUFFIX, SerializedRecord, record_name},
 };
 
-/// Zstandard's level for the code. Higher levels save at most a tenth and take several times as long.
+/// Zstandard level for the code. Higher levels reduce the size by at most 10% and take several times as long.
 const COMPRESSION_LEVEL: i32 = 12;
 
-/// Number of hexadecimal digits of a key in a record's file name.
+/// Number of hexadecimal digits of the key in a record's file name.
 const KEY_DIGITS: usize = 32;
 
 /// Suffix of compressed code.
@@ -51,8 +50,8 @@ impl PreparedBundle {
         self.open().is_ok_and(|archive| archive.file_names_raw().any(is_image))
     }
 
-    /// Returns the artefact with this key, and its verified digest. A missing or damaged artefact must be built, so
-    /// `None` covers both. Damage is logged.
+    /// Returns the artefact with this key, and its verified digest. Returns `None` for a missing or damaged artefact,
+    /// which the caller must build. Damage is logged.
     pub(crate) fn take(&self, kind: CacheKind, key: &ArtefactKey) -> Option<(NewArtefact, Digest)> {
         let taken = self.open().and_then(|archive| read(archive, kind, key));
         taken.unwrap_or_else(|error| {
@@ -109,7 +108,7 @@ impl Runtimes {
         let other = other.transpose()?;
         let mut temp = temp_bundle(path).map_err(reading(path))?;
         let mut archive = ZipWriter::new(temp.as_file_mut());
-        // A runtime and its images have the same code.
+        // Write each artefact once: a runtime and its images have the same code.
         let mut written = BTreeSet::new();
         for (kind, key, artefact) in artefacts {
             let name = entry_name(kind, &record_name(&key));

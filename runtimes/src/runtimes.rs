@@ -1,5 +1,4 @@
-//! The pinned binaries in the cache: downloading, verifying and reading. This module also records the runtimes that the
-//! user has added.
+//! Downloads, verifies and reads the pinned binaries in the cache. Also records the runtimes that the user has added.
 
 use std::{
     fs::File,
@@ -20,7 +19,7 @@ use crate::{
 /// The result of a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchOutcome {
-    /// All files were already present. The network was not used.
+    /// All files were already present, so the network was not used.
     AlreadyThere,
     /// Files were downloaded and verified.
     Now,
@@ -37,7 +36,7 @@ pub struct Binary {
     pub path: PathBuf,
     /// The manifest entry with this digest, if there is one.
     pub entry: Option<RuntimeEntry>,
-    /// The recipe for preparing the binary. Without one, the binary runs as a plain command.
+    /// The recipe for preparing the binary. A binary without a recipe runs as a plain command.
     pub recipe: Option<Recipe>,
 }
 
@@ -52,8 +51,8 @@ pub struct Runtimes {
 }
 
 impl Runtimes {
-    /// Creates the collection of the manifest's runtimes, stored in `cache`, without packages. Does not read or
-    /// download any files yet.
+    /// Creates the collection of the manifest's runtimes in `cache`, without packages. Does not read or download any
+    /// files.
     pub fn new(manifest: Manifest, cache: CacheDir) -> Self {
         Self {
             manifest,
@@ -64,20 +63,20 @@ impl Runtimes {
         }
     }
 
-    /// Sets the packages.
+    /// Sets the list of packages.
     pub fn with_packages(mut self, packages: PackageList) -> Self {
         self.packages = packages;
         self
     }
 
-    /// Sets the downloader. The default runs the environment's pip.
+    /// Sets the downloader. The default downloader runs pip and npm from the environment.
     pub fn with_fetcher(mut self, fetcher: Fetcher) -> Self {
         self.fetcher = fetcher;
         self
     }
 
     /// Sets the [prepared bundles](Runtimes::write_prepared), which are searched in order before anything is compiled
-    /// or booted. They contain native code that this process runs, so they must be as trustworthy as this program.
+    /// or booted. This process runs the native code in the bundles, so they must be as trustworthy as this program.
     pub fn with_prepared(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         self.prepared_bundles = paths.into_iter().map(PreparedBundle).collect();
         self
@@ -167,7 +166,7 @@ impl Runtimes {
         self.fetch_files(entry, &entry.files(), progress)
     }
 
-    /// Fetches these files of a runtime if they are missing. A download fetches the other files as well.
+    /// Fetches these files of a runtime if one of them is missing. A download fetches all files of the runtime.
     fn fetch_files(
         &self,
         entry: &RuntimeEntry,
@@ -216,14 +215,14 @@ impl Runtimes {
     ///
     /// # Errors
     /// [`RuntimeError::NoSuchFile`] if the file does not exist. [`RuntimeError::NotABinary`] if it is not a regular
-    /// file, is too large, or does not begin like a WebAssembly binary.
+    /// file, is too large, or does not begin with a WebAssembly header.
     pub fn load_custom(&self, path: &Path) -> Result<Binary, RuntimeError> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => RuntimeError::NoSuchFile { path: path.to_owned() },
             _ => RuntimeError::Read { path: path.to_owned(), source },
         };
         let not = |problem: &str| RuntimeError::NotABinary { path: path.to_owned(), problem: problem.to_owned() };
-        // Opening a FIFO would block.
+        // Check the type before opening the file, because opening a FIFO would block.
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
             return Err(not("it is not a regular file"));
         }
@@ -299,7 +298,7 @@ impl Runtimes {
     /// Returns a manifest entry's recipe.
     ///
     /// # Errors
-    /// [`RuntimeError::NoRecipe`] if the manifest has no recipe with the name that the entry specifies.
+    /// [`RuntimeError::NoRecipe`] if the manifest does not contain the recipe that the entry specifies.
     pub fn recipe_of(&self, entry: &RuntimeEntry) -> Result<Recipe, RuntimeError> {
         self.manifest
             .recipe(&entry.recipe)
@@ -350,7 +349,7 @@ impl Runtimes {
     }
 }
 
-/// Reads a file, up to one byte more than `limit_bytes`, so that the caller can detect a longer file.
+/// Reads at most `limit_bytes` + 1 bytes of a file, so that the caller can detect a longer file.
 fn read_at_most(file: &mut File, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let expected = file.metadata()?.len().min(limit_bytes);
     let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));
@@ -358,7 +357,8 @@ fn read_at_most(file: &mut File, limit_bytes: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The cache directory that contains an empty file, named after the runtime, for each added runtime.
+/// The cache directory for the added runtimes. It contains an empty file for each added runtime, named after the
+/// runtime.
 const DIRECTORY: &str = "added";
 
 impl Runtimes {
@@ -386,7 +386,7 @@ impl Runtimes {
         Ok(self.marks()?.open_file(&entry.name)?.is_some())
     }
 
-    /// Returns the preferred runtime for a language: the first of the following that exists.
+    /// Returns the preferred runtime for a language, which is the first existing runtime in this list:
     ///
     /// 1. The added runtime that is last in the manifest.
     /// 2. A runtime whose image is in a prepared bundle.
@@ -412,7 +412,7 @@ impl Runtimes {
         Ok(prepared.or_else(bundled).or(default))
     }
 
-    /// Returns `true` if a prepared bundle contains the runtime's image, or a bundle its files.
+    /// Returns `true` if a prepared bundle contains the runtime's image, or another bundle contains its files.
     pub fn is_bundled(&self, entry: &RuntimeEntry) -> bool {
         self.has_prepared(&entry.label()) || self.fetcher.has_bundled(&entry.files())
     }

@@ -1,33 +1,32 @@
 //! Seals: file attributes of a compiled file, recorded when the file was last compared with its digest.
 //!
-//! Anyone who can write a file in the cache can make Glovebox run native code. The cache's owner gains nothing from
-//! this. The threat is a writer that can change these files but has no other access:
+//! Code that can write to the cache can make Glovebox run arbitrary native code. The cache's owner gains no new access
+//! from this. The threat is a writer that can change these files but has no other access:
 //!
 //! * a guest with a mount that the guard did not detect (see [`guard`](crate::guard));
 //! * another sandbox or container that shares the cache;
 //! * a backup tool that restores the wrong files.
 //!
-//! An attacker who can write to the cache could also forge a seal inside the cache. The evidence that a file is
-//! unchanged is therefore in a separate directory that guests cannot access: by default
-//! `~/.local/share/glovebox/seals`.
+//! An attacker who can write to the cache could also forge a seal inside the cache. Seals are therefore stored in a
+//! separate directory that guests cannot access, by default `~/.local/share/glovebox/seals`.
 //!
 //! A seal contains the digests of the file and its record, and the attributes that `fstat` reports for the file:
 //! device, inode, length, modification time and change time. Only the kernel sets the change time, so equal attributes
-//! mean that the file has not been written since. Loading a file then requires reading only its small seal. If the
-//! attributes differ (after restoring a backup, or creating a hard link), the whole file is hashed. It is resealed if
-//! its digest matches, and rejected otherwise.
+//! mean that the file has not been written since it was sealed. Glovebox then reads only the small seal. If the
+//! attributes differ (after restoring a backup, or creating a hard link), Glovebox hashes the whole file. If the digest
+//! matches, the file is resealed. Otherwise, it is rejected.
 //!
-//! A file without a seal either predates the seals' directory or comes from an attacker. It is hashed and sealed if its
-//! last change was before the directory was created. Otherwise it is rebuilt.
+//! A file without a seal either predates the seal directory or comes from an attacker. If its last change was before
+//! the directory was created, the file is hashed and sealed. Otherwise, it is rebuilt.
 //!
 //! Not protected:
 //!
-//! * Files that are changed by code running as this user.
+//! * Files that are changed by code that runs as this user.
 //! * Files that are changed through a writable mapping. The kernel updates the change time late for such writes, and
 //!   never on tmpfs. Guests cannot map files.
-//! * Files that change between the check and their last use, because they are not copied.
-//! * Machines where the directory cannot be created. There, only owner, mode and length are checked, as for all files
-//!   in the cache.
+//! * Files that change between the check and their last use. They are mapped, not copied.
+//! * Files on machines where the seal directory cannot be created. Only the owner, mode and length of these files are
+//!   checked, as for all files in the cache.
 
 use std::fs::Metadata;
 use std::io::{Read, Write};
@@ -43,11 +42,12 @@ use crate::{CacheError, Digest};
 
 /// The version of the seal format. A seal with a different version is ignored.
 const FORMAT: u32 = 1;
-/// Maximum length of a seal in bytes. A seal has a few hundred bytes and a path.
+/// Maximum length of a seal in bytes. A seal contains a path and a few hundred other bytes.
 const MAX_SEAL_BYTES: u64 = 1 << 16;
-/// A file that is created with the directory. Its modification time is the time when sealing began.
+/// The name of a file that is created with the seal directory. Its modification time is the time of the directory's
+/// creation.
 const SINCE: &str = "since";
-/// If there are at least this many seals, a write first removes those of files that no longer exist.
+/// Number of seals at which a write first removes the seals of files that no longer exist.
 const MANY: usize = 512;
 
 /// File attributes that the kernel reports.
@@ -73,7 +73,7 @@ impl From<&Metadata> for FileState {
     }
 }
 
-/// A seal in its stored form.
+/// A seal as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Seal {
@@ -96,17 +96,17 @@ impl Seal {
 #[derive(Debug)]
 pub(crate) struct Seals {
     dir: TrustedDir,
-    /// Time when the directory was created.
+    /// The time when the directory was created, in seconds and nanoseconds.
     since: (i64, i64),
 }
 
 impl Seals {
-    /// Returns the default path, or `None` if the user has no home directory.
+    /// Returns the default path of the seal directory, or `None` if the user has no home directory.
     pub(crate) fn default_path() -> Option<PathBuf> {
         ProjectDirs::from("", "", "glovebox").map(|dirs| dirs.data_local_dir().join("seals"))
     }
 
-    /// Opens or creates the directory.
+    /// Opens or creates the seal directory.
     pub(crate) fn open(path: &Path) -> Result<Self, CacheError> {
         let dir = TrustedDir::open(path, GuardedDirectory::Seals)?;
         let file = match dir.open_file(SINCE)? {
@@ -122,8 +122,8 @@ impl Seals {
         Ok(Self { dir, since })
     }
 
-    /// Returns `true` if a file was last changed before the directory was created. A file's change time cannot be set
-    /// back.
+    /// Returns `true` if a file was last changed before the seal directory was created. A program cannot set back a
+    /// file's change time.
     pub(crate) fn predates(&self, file: &FileState) -> bool {
         file.changed < self.since
     }
@@ -160,7 +160,8 @@ impl Seals {
         self.dir.remove(&name_of(path)).map(drop)
     }
 
-    /// Removes the seals of files that no longer exist. Temporary caches, such as those of tests, leave many.
+    /// Removes the seals of files that no longer exist. Temporary caches, such as the caches of tests, leave many such
+    /// seals.
     fn remove_strays(&self) -> Result<(), CacheError> {
         let names = self.dir.names()?;
         if names.len() < MANY {

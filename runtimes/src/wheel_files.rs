@@ -23,21 +23,21 @@ pub const MAX_WHEEL_FILES: usize = 4_096;
 /// Maximum size of a wheel in bytes, both packed and unpacked.
 pub const MAX_WHEEL_BYTES: u64 = 32 << 20;
 
-/// Maximum length of a path in bytes, as in the guest's file system below a mount.
+/// Maximum length of a path, in bytes: the limit of the guest's file system below a mount.
 const MAX_PATH_BYTES: usize = 1_024;
 
 /// The signature of a central directory entry.
 const ENTRY_SIGNATURE: &[u8] = b"PK\x01\x02";
 
-/// The signature of the record at an archive's end.
+/// The signature of the end record of an archive.
 const END_SIGNATURE: &[u8] = b"PK\x05\x06";
-/// The offset of the number of entries in that record.
+/// The offset of the number of entries in the end record.
 const END_COUNT_AT: usize = 10;
 
-/// Suffixes of compiled files.
+/// The suffixes of compiled files.
 const COMPILED: [&str; 8] = [".so", ".pyd", ".dylib", ".dll", ".wasm", ".a", ".o", ".exe"];
 
-/// Reads a file that may be a wheel, up to one byte more than [`MAX_WHEEL_BYTES`].
+/// Reads at most [`MAX_WHEEL_BYTES`] + 1 bytes of a file, so that a caller can detect a file that is too large.
 ///
 /// # Errors
 /// Fails if the file cannot be read.
@@ -107,7 +107,7 @@ struct Member {
     path: String,
     /// The index in the archive.
     at: usize,
-    /// The length in bytes, as the archive claims.
+    /// The length in bytes, as declared by the archive.
     claimed_bytes: u64,
 }
 
@@ -117,8 +117,8 @@ impl<'a> Wheel<'a> {
         if length(bytes) > MAX_WHEEL_BYTES {
             return Err(WheelFault::TooLarge);
         }
-        // The number of entries is checked before memory is allocated for each: a million entries fit into the maximum
-        // size.
+        // Check the number of entries before allocating memory for them: a wheel of maximum size can have a million
+        // entries.
         let entries = bytes.windows(ENTRY_SIGNATURE.len()).filter(|window| *window == ENTRY_SIGNATURE).count();
         if entries > MAX_WHEEL_FILES {
             return Err(WheelFault::TooManyFiles);
@@ -166,7 +166,7 @@ impl<'a> Wheel<'a> {
         self.members.len()
     }
 
-    /// Returns the unpacked size in bytes, as the archive claims.
+    /// Returns the unpacked size in bytes, as declared by the archive.
     pub(crate) fn claimed_bytes(&self) -> u64 {
         self.members.iter().fold(0, |sum, member| sum.saturating_add(member.claimed_bytes))
     }
@@ -196,7 +196,7 @@ impl<'a> Wheel<'a> {
 fn read_member(archive: &mut ZipArchive<Cursor<&[u8]>>, at: usize, max_bytes: u64) -> Result<Vec<u8>, WheelFault> {
     let member = archive.by_index(at).map_err(|e| unreadable(&e))?;
     let mut content = Vec::new();
-    // The length in the header is untrusted.
+    // Limit the read, because the length in the header is untrusted.
     member.take(max_bytes.saturating_add(1)).read_to_end(&mut content).map_err(|e| unreadable(&e))?;
     if length(&content) > max_bytes { Err(WheelFault::TooLarge) } else { Ok(content) }
 }
@@ -209,7 +209,7 @@ fn length(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-/// Returns the number of entries that the end record of an archive claims.
+/// Returns the number of entries that the end record of an archive declares.
 fn claimed_entries(bytes: &[u8]) -> usize {
     let end = bytes.windows(END_SIGNATURE.len()).rposition(|window| window == END_SIGNATURE);
     let count = end.and_then(|at| bytes.get(at.saturating_add(END_COUNT_AT)..)?.first_chunk::<2>());
@@ -280,7 +280,7 @@ pub(crate) enum ExtractError {
     Cache(#[from] CacheError),
 }
 
-/// Copies `file` from a zip file into the cache and verifies it. A file that does not match its pin is not stored.
+/// Copies `file` from a zip file into the cache. Fails without storing the file if it does not match its pin.
 pub(crate) fn take_from(
     archive: &Path,
     file: &str,
@@ -466,7 +466,7 @@ pub(crate) mod tests {
         let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
         assert_eq!(wheel_files(&zipped(&files[1..]), CompiledCode::Refused).unwrap().len(), MAX_WHEEL_FILES);
         assert_eq!(refused(&files), WheelFault::TooManyFiles);
-        // A central directory with a million names, but no end record.
+        // A central directory with a million entries, but no end record.
         let flood = ENTRY_SIGNATURE.repeat(1_000_000);
         assert_eq!(wheel_files(&flood, CompiledCode::Refused), Err(WheelFault::TooManyFiles));
     }

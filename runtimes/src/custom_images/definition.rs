@@ -13,22 +13,22 @@ const FORMAT: u32 = 1;
 
 /// Maximum total size of an image's setup code, in bytes.
 pub const MAX_IMAGE_CODE_BYTES: usize = 1 << 20;
-/// Maximum number of consecutive setups: the image's own setup and those of all images that it is based on.
+/// Maximum number of setups in an image: its own, and the setups of all images that it is based on.
 pub const MAX_IMAGE_STEPS: usize = 16;
 /// Maximum number of modules that one setup preloads.
 pub const MAX_IMAGE_PRELOADED: usize = 256;
-/// Maximum number of files for an image's setups.
+/// Maximum number of files that an image's setups can read.
 pub const MAX_IMAGE_FILES: usize = 1_024;
 /// Maximum total size of an image's files, in bytes.
 pub const MAX_IMAGE_FILE_BYTES: u64 = 256 << 20;
-/// Smallest permitted memory limit in bytes: enough to boot an interpreter and run a setup.
+/// Minimum memory limit for an image's setups, in bytes: enough to boot an interpreter and run a setup.
 const MIN_MEMORY_BYTES: u64 = 128 << 20;
-/// The largest permitted memory limit for an image's setups, in bytes: the most that a guest can address.
+/// Maximum memory limit for an image's setups, in bytes: the size of a guest's address space.
 pub const MAX_IMAGE_MEMORY_BYTES: u64 = 4 << 30;
-/// The largest permitted timeout of one setup: an hour, in milliseconds.
+/// Maximum timeout of one setup: one hour, in milliseconds.
 pub const MAX_IMAGE_TIMEOUT_MS: u64 = 3_600_000;
 
-/// Maximum length of a file's path in bytes, as in the guest's file system below `/app`.
+/// Maximum length of a file's path below `/app`, in bytes: the limit of the guest's file system.
 const MAX_PATH_BYTES: usize = 1_024;
 /// The directory in `/app` where packages are mounted.
 const PACKAGES: &str = "site-packages";
@@ -46,7 +46,7 @@ pub struct ImageDefinition {
     pub runtime: String,
     /// The digest of the base runtime's binary.
     pub runtime_sha256: Digest,
-    /// Setups that run in the booted interpreter, in this order.
+    /// Setups that run in the booted interpreter, in order.
     pub steps: Vec<SetupStep>,
     /// Pure Python wheels, which setups and scripts can import.
     pub wheels: Vec<InputFile>,
@@ -54,7 +54,7 @@ pub struct ImageDefinition {
     pub files: Vec<InputFile>,
     /// The memory limit for the setups, in bytes.
     pub memory_bytes: u64,
-    /// The timeout of each setup, in milliseconds: its preload and its script together.
+    /// The timeout of each setup, in milliseconds. Covers both the preload and the script.
     pub timeout_ms: u64,
 }
 
@@ -76,7 +76,7 @@ impl InputFile {
     }
 }
 
-/// Paths and contents of the files that an image is built from.
+/// The paths and contents of the files that an image is built from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageInputs {
     /// The contents of [`ImageDefinition::wheels`].
@@ -128,7 +128,7 @@ impl ImageDefinition {
     /// Checks this definition, which can come from an untrusted file.
     ///
     /// # Errors
-    /// Returns [`CustomImageError::Name`] or [`CustomImageError::Invalid`], which names the violated rule.
+    /// Returns [`CustomImageError::Name`], or [`CustomImageError::Invalid`] with the violated rule.
     pub fn check(&self) -> Result<(), CustomImageError> {
         let invalid = |problem: String| Err(CustomImageError::Invalid { name: self.name.clone(), problem });
         check_name("name", &self.name).map_err(|_| CustomImageError::Name(self.name.clone()))?;

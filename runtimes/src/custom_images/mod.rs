@@ -1,7 +1,7 @@
-//! Custom images: an interpreter after a setup has run. Each image is described by a file in a user directory.
+//! Custom images: interpreters in the state after a setup has run. A file in a user directory describes each image.
 //!
-//! The file contains the inputs for building the image. The built image is in the cache like any other, and is rebuilt
-//! when it is missing. An untrusted file therefore cannot run code outside the sandbox.
+//! The file contains the inputs for building the image. The built image is stored in the cache, and is rebuilt if it is
+//! missing. The file contains no native code, so an untrusted file cannot run code outside the sandbox.
 
 mod definition;
 
@@ -184,7 +184,7 @@ impl CustomImages {
         Ok(names.filter(|name| check_name("name", name).is_ok()).collect())
     }
 
-    /// Returns the image with this name, or `None` if it does not exist. The image's inputs are not read.
+    /// Returns the image with this name, or `None` if it does not exist. Does not read the image's inputs.
     ///
     /// # Errors
     /// Fails if the image's file cannot be read or is damaged.
@@ -205,8 +205,8 @@ impl CustomImages {
     /// Stores an image, replacing any image with the same name. Returns the path of the image's file.
     ///
     /// # Errors
-    /// Fails if the image's inputs cannot be read, or if the image cannot be written. If so, an existing image is
-    /// preserved.
+    /// Fails if the image's inputs cannot be read, or if the image cannot be written. A failure does not change the
+    /// existing image.
     pub fn store(&self, image: &CustomImage) -> Result<PathBuf, CustomImageError> {
         let name = file_name(&image.definition.name);
         self.dir.remove_leftovers()?;
@@ -255,8 +255,8 @@ fn damaged(path: &Path, error: &io::Error) -> CustomImageError {
 
 /// The name of the archive's first entry, the definition.
 const DEFINITION: &str = "image.json";
-/// Maximum size of the definition, in bytes: enough for the setups' code after JSON escaping, and the longest list of
-/// files.
+/// Maximum size of the definition, in bytes: enough for the longest setup code after JSON escaping, and for the longest
+/// list of files.
 const MAX_DEFINITION_BYTES: u64 = 16 << 20;
 
 fn write_archive(definition: &ImageDefinition, inputs: &ImageInputs, out: impl Write) -> io::Result<()> {
@@ -269,8 +269,8 @@ fn write_archive(definition: &ImageDefinition, inputs: &ImageInputs, out: impl W
     archive.into_inner()?.flush()
 }
 
-/// Returns the name of an input's archive entry, which is a number. The definition contains the paths: long paths would
-/// require extensions of the archive format.
+/// Returns the name of an input's archive entry: its position. Paths are stored only in the definition, because long
+/// entry names need tar extensions.
 fn input_name(at: usize) -> String {
     format!("inputs/{at}")
 }
@@ -286,7 +286,8 @@ fn append(archive: &mut Builder<impl Write>, name: &str, bytes: &[u8]) -> io::Re
 
 fn read_definition(file: impl Read) -> io::Result<ImageDefinition> {
     let mut archive = Archive::new(file);
-    // Read raw entries: an extension header, which can be as long as the archive, would otherwise be read into memory.
+    // Read raw entries. Otherwise, the parser would read extension headers into memory, which can be as long as the
+    // archive.
     let mut entries = archive.entries()?.raw(true);
     definition_of(entries.next())
 }
@@ -299,7 +300,7 @@ fn read_archive(
     let mut archive = Archive::new(file);
     let mut entries = archive.entries()?.raw(true);
     let definition = definition_of(entries.next())?;
-    // This check precedes any allocation of sizes that the definition claims.
+    // Check the definition before allocating memory for the sizes that it declares.
     definition.check().map_err(|error| invalid(error.to_string()))?;
     let mut contents = Vec::new();
     for (at, input) in definition.inputs().enumerate() {
@@ -388,7 +389,7 @@ pub enum CustomImageError {
     Damaged {
         /// The path of the file.
         path: PathBuf,
-        /// The text of the error from reading the file.
+        /// The message of the error from reading the file.
         problem: String,
     },
     /// The file of a stored image was renamed.

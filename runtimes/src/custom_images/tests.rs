@@ -211,7 +211,8 @@ fn invalid_image_archives_are_rejected() {
     assert!(read(&padded, one).unwrap_err().contains("its file `image.json` is larger than 16777216 bytes"));
 }
 
-/// The inputs are zeros, which use no disk space in a sparse file. They are not wheels, but their digests are right.
+/// The inputs contain only zeros, which use no disk space in a sparse file. The inputs are not wheels, but their
+/// digests are correct.
 #[test]
 fn import_stops_at_the_first_invalid_wheel() {
     struct Counted<R> {

@@ -1,5 +1,5 @@
-//! Adds the exports through which a driver accesses a binary's internals, and callback functions for the interpreter.
-//! New entries are appended to a module's sections and to table 0, so that all existing indices stay valid.
+//! Adds exports for a driver to access a binary's internals, and callback functions for the interpreter. New entries
+//! are appended to the module's sections and to table 0, so that all existing indices stay valid.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +18,10 @@ use super::{
 };
 use crate::{Callback, ExportList, FunctionId};
 
-/// The name of the C stack pointer's global in recipes.
+/// The name that recipes use for the global with the C stack pointer.
 const STACK_POINTER: &str = "__stack_pointer";
 
-/// The value type of a global that can be saved.
+/// The value type of a saved global.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GlobalKind {
@@ -35,7 +35,7 @@ pub enum GlobalKind {
     F64,
 }
 
-/// A mutable global, whose value is saved with an instance.
+/// A mutable global. Its value is saved with an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MutableGlobal {
     /// The index of the global.
@@ -51,12 +51,12 @@ pub struct MutableGlobal {
 pub struct BootableModule {
     /// The module's binary.
     pub bytes: Vec<u8>,
-    /// All mutable globals. Each of them is exported.
+    /// All mutable globals. Each global is exported.
     pub globals: Vec<MutableGlobal>,
 }
 
-/// Exports the items in `list` and every mutable global, adds the callbacks, changes the listed functions, and removes
-/// custom sections.
+/// Exports the items in `list` and every mutable global, adds the callbacks, wraps or patches the listed functions, and
+/// removes custom sections.
 ///
 /// All existing exports are preserved. An item that is already exported under its name is not exported again.
 ///
@@ -77,7 +77,7 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<BootableModule, 
     let framed = list.framed.iter().map(String::as_str);
     let finder = list.path_finder.iter().filter_map(FunctionId::name);
     let found = function_indices(&sections, &wanted.iter().copied().chain(framed).chain(finder).collect())?;
-    // Exports have the recipe's order, without duplicates.
+    // Add the exports in the recipe's order, without duplicates.
     for name in list.functions.iter().filter(|name| wanted.contains(name.as_str())) {
         let index = *found.get(name.as_str()).ok_or_else(|| RewriteError::NoFunction(name.clone()))?;
         if index >= counts.functions {
@@ -261,7 +261,7 @@ fn body(callback: Callback, exports: &Exports) -> Result<Function, RewriteError>
             let (state, result) = (callee("JS_PromiseState")?, callee("JS_PromiseResult")?);
             body.local_get(2).if_(BlockType::Result(ValType::I64));
             body.local_get(0).local_get(1).call(result).else_();
-            // A small integer's `JSValue` is the integer itself.
+            // The `JSValue` of a small integer is the integer itself.
             body.local_get(0).local_get(1).call(state).i64_extend_i32_u().end().end();
         }
         Callback::ReadAtom => {
@@ -288,14 +288,14 @@ pub(super) fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Encode
     let mut items = reader.into_iter_with_offsets();
     let Some(first) = items.next() else { return unsupported("it has no table for a callback") };
     let Table { ty, init } = first?.1;
-    // Offset of the second table, if the module has one.
+    // The offset of the second table, if the module has one.
     let end = items.next().transpose()?.map(|(start, _)| start.saturating_sub(base));
     if ty.element_type != RefType::FUNCREF || ty.table64 || ty.shared || !matches!(init, TableInit::RefNull) {
         return unsupported("its table 0 is not a plain table of functions");
     }
     let minimum = ty.initial.saturating_add(u64::from(more));
     let slot = u32::try_from(ty.initial).ok().filter(|_| minimum <= MAX_SLOTS).ok_or_else(too_many)?;
-    // Preserve the room to grow, if possible.
+    // Preserve the number of slots that the table can grow by, if possible.
     let maximum = ty.maximum.map(|maximum| maximum.saturating_add(u64::from(more)).min(u64::from(u32::MAX)));
     let longer = wasm_encoder::TableType {
         element_type: wasm_encoder::RefType::FUNCREF,

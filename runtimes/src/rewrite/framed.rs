@@ -1,7 +1,7 @@
-//! Wraps functions, to reserve a frame on the C stack for each call or to correct the C library.
+//! Wraps functions, either to reserve a frame on the C stack for each call or to correct the C library.
 //!
-//! Interpreters measure call depth by the used part of the C stack. They do not detect calls to a function whose
-//! variables are all WebAssembly locals. With deeply nested data, such calls exhaust the native stack and trap, instead
+//! Interpreters measure the call depth by the use of the C stack. They do not notice calls to a function whose
+//! variables are all WebAssembly locals. For deeply nested data, such calls exhaust the native stack and trap, instead
 //! of raising an exception.
 
 use std::collections::BTreeMap;
@@ -18,15 +18,15 @@ const FRAME_BYTES: i32 = 64;
 /// The parameter types of wasi-libc's `__wasilibc_find_relpath_alloc`.
 const PATH_FINDER: [ValType; 5] = [ValType::I32; 5];
 
-/// Code that is added around a function.
+/// The code to add around a function.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wrapper {
-    /// Reserves a frame on the C stack and releases it. `stack_pointer` is the index of the global. If an exception
-    /// leaves the function, the code that catches it resets the stack pointer, as for any other function.
+    /// Reserves a frame on the C stack for the duration of the call. `stack_pointer` is the index of the global. If an
+    /// exception leaves the function, the code that catches it resets the stack pointer, as for any function.
     Frame { stack_pointer: u32 },
     /// Preserves an empty path. wasi-libc's `__wasilibc_find_relpath_alloc` finds the preopen and the relative path for
     /// every function with a path parameter. It replaces an empty path with `.`, so `rmtree("")` would empty the
-    /// working directory. An empty path instead makes the file system return `ENOENT`.
+    /// working directory. With an empty path, the file system returns `ENOENT`.
     EmptyPath,
 }
 
@@ -96,7 +96,7 @@ fn framed_call(function: u32, parameters: usize, stack_pointer: u32) -> Function
 }
 
 /// `int f(const char *path, const char **prefix, char **relative, size_t *relative_bytes, int can_realloc)`. Calls the
-/// wrapped function. If it finds a preopen for an empty path, the relative path is emptied.
+/// wrapped function. If the wrapped function finds a preopen for an empty path, makes the relative path empty.
 fn path_finder_call(function: u32) -> Function {
     let byte = MemArg { offset: 0, align: 0, memory_index: 0 };
     let word = MemArg { offset: 0, align: 2, memory_index: 0 };
@@ -113,7 +113,7 @@ fn path_finder_call(function: u32) -> Function {
     finder
 }
 
-/// Parameters and results of a function type.
+/// The parameters and results of a function type.
 pub(super) type FunctionType = (Vec<ValType>, Vec<ValType>);
 
 /// Returns the parameters and results of each type, or `None` for types that are not function types.

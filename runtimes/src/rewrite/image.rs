@@ -16,14 +16,14 @@ use super::{
 /// The size of a WebAssembly page in bytes.
 const PAGE_BYTES: usize = 65_536;
 
-/// The size in bytes of the blocks whose zeros are omitted: the granularity of the host's copy-on-write mapping.
+/// The size of a block in bytes: the granularity of the host's copy-on-write mapping. Blocks of zeros are omitted.
 const BLOCK_BYTES: usize = 4096;
 
 /// The longest run of zeros, in bytes, that is written instead of omitted. A data segment costs an engine more than a
 /// few zeros, and a module can have at most 100,000 segments.
 const GAP_BYTES: usize = 16 * BLOCK_BYTES;
 
-/// The value of a mutable global, as bits.
+/// The value of a mutable global, as raw bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlobalValue {
     /// An `i32`.
@@ -93,7 +93,7 @@ pub(super) fn data(memory: &[u8]) -> Result<DataSection, RewriteError> {
     Ok(data)
 }
 
-/// Returns the type of the only memory that the module defines. If `image` is given, its size is the minimum.
+/// Returns the type of the only memory that the module defines. If `image` is given, the minimum is the image's size.
 pub(super) fn encoded_memory(sections: &Sections<'_>, image: Option<&[u8]>) -> Result<MemoryType, RewriteError> {
     let unsupported = |what: &str| Err(RewriteError::Unsupported(what.to_owned()));
     let counts = sections.counts()?;
@@ -230,7 +230,7 @@ pub(super) fn check_code(module: &[u8]) -> Result<(), RewriteError> {
     Ok(())
 }
 
-/// Returns the nonzero ranges of the image, in whole blocks. Adjacent and nearby ranges are merged.
+/// Returns the nonzero ranges of the image, in whole blocks. Merges adjacent and nearby ranges.
 fn runs(image: &[u8]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     let zero = [0u8; BLOCK_BYTES];
@@ -248,7 +248,7 @@ fn runs(image: &[u8]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// Module name and field name of the memory import.
+/// The module name and field name of the memory import.
 pub const MEMORY_IMPORT: (&str, &str) = ("glovebox", "memory");
 
 /// The export name of the memory in a memory module.
@@ -257,7 +257,7 @@ pub const MEMORY_EXPORT: &str = "memory";
 /// Returns the module's code without its data. The code imports its memory as [`MEMORY_IMPORT`] and exports the memory
 /// under its original names.
 ///
-/// Does not validate the code, because the compiler does.
+/// Does not validate the code, because the compiler validates it.
 ///
 /// # Errors
 /// Fails if the module has other state, as described for [`with_image`](super::with_image).

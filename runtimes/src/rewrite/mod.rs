@@ -1,8 +1,8 @@
 //! Changes WebAssembly modules: adds exports and callbacks, wraps functions, removes custom sections, and replaces
 //! memory and globals with a booted instance's memory and globals.
 //!
-//! The input is untrusted: a damaged or hostile module produces a [`RewriteError`], in time and memory proportional to
-//! its length. The output depends only on the input, because the hash of a prepared module is its identity.
+//! The input is untrusted: a damaged or hostile module results in a [`RewriteError`], in time and memory proportional
+//! to its length. The output depends only on the input, because the digest of a prepared module identifies it.
 
 mod exports;
 mod framed;
@@ -37,10 +37,10 @@ pub enum RewriteError {
     /// The module has a feature that preparation does not support, such as state outside memory and globals.
     #[error("the module cannot be prepared: {name}; it can still run as a plain command", name = escaped_text(.0))]
     Unsupported(String),
-    /// A function that the recipe names, or that a change needs, is missing from the `name` section.
+    /// The `name` section does not contain a function that the recipe names or that a change needs.
     #[error("the module has no function named `{name}`; its binary does not match its recipe", name = escaped(.0))]
     NoFunction(String),
-    /// The recipe assigns functions that the module does not contain.
+    /// A part in the recipe lists functions that the module does not contain.
     #[error(
         "the recipe assigns functions {first}..{end} to a part, but the module has {count} functions; its binary does not match its recipe"
     )]
@@ -52,10 +52,10 @@ pub enum RewriteError {
         /// The number of functions in the module, including imported ones.
         count: usize,
     },
-    /// Several functions have the name of a function that the recipe or a change names.
+    /// Several functions have the name that the recipe or a change refers to.
     #[error("the module has several functions named `{name}`; its binary does not match its recipe", name = escaped(.0))]
     AmbiguousFunction(String),
-    /// The function does not contain the code that the recipe replaces.
+    /// The function does not contain the code to replace.
     #[error("the module's function `{name}` has unexpected code; its binary does not match its recipe", name = escaped(.0))]
     UnexpectedCode(String),
     /// A function, global or table to export does not exist.
@@ -84,8 +84,8 @@ pub enum RewriteError {
     },
 }
 
-/// Old code within a function and its replacement: bytes in hexadecimal, `{name}` for the index of a function, and
-/// `{@1000}` for an address. The linker writes indices and addresses in five bytes.
+/// A code sequence within a function and its replacement. Both are written as bytes in hexadecimal, with `{name}` for
+/// the index of a function, and `{@1000}` for an address. The linker encodes indices and addresses in five bytes.
 struct Splice {
     function: &'static str,
     old: &'static str,
@@ -97,7 +97,7 @@ impl Splice {
         Self { function, old, new }
     }
 
-    /// Returns the names of the functions that the old and the new code call.
+    /// Returns the names of the functions that the old or the new code calls.
     fn calls(&self) -> impl Iterator<Item = &'static str> {
         let words = self.old.split_whitespace().chain(self.new.split_whitespace());
         words.filter_map(in_braces).filter(|name| !name.starts_with('@'))
@@ -128,7 +128,7 @@ fn in_braces(word: &str) -> Option<&str> {
     word.strip_prefix('{')?.strip_suffix('}')
 }
 
-/// Encodes a number in LEB128, padded to five bytes as the linker does.
+/// Encodes a number as LEB128, padded to five bytes like the linker's output.
 fn padded(number: u32) -> [u8; 5] {
     let group = |nth: u32| number.checked_shr(7 * nth).unwrap_or_default().to_le_bytes()[0];
     [group(0) | 0x80, group(1) | 0x80, group(2) | 0x80, group(3) | 0x80, group(4)]
@@ -154,7 +154,7 @@ fn no_room() -> RewriteError {
     RewriteError::Unsupported("it has no room for another function".to_owned())
 }
 
-/// Applies the splices of one function. Each must match exactly once.
+/// Applies the splices of one function. Fails unless each splice matches exactly once.
 fn apply(body: &[u8], splices: &[&Splice], functions: &BTreeMap<String, u32>) -> Result<Vec<u8>, RewriteError> {
     let mut spliced = body.to_vec();
     for splice in splices {

@@ -1,12 +1,12 @@
 //! Splits an interpreter's code into a base and parts. An engine compiles and loads a part when one of its functions is
 //! first called.
 //!
-//! The base includes all functions that its functions call directly. It can therefore call a part's functions only
-//! through the table. There, each function of a part has a stub, which loads the part and repeats the call. An
-//! instantiated part replaces the stubs in the table with its own functions. Parts share the base's memory, table,
+//! The base includes all functions that its functions call directly. The base can therefore call a part's functions
+//! only through the table. Each function of a part has a stub in the table, which loads the part and repeats the call.
+//! When a part is instantiated, its functions replace the stubs in the table. Parts share the base's memory, table,
 //! globals and tags.
 //!
-//! The engine refunds the fuel that a stub uses, so a script uses the same fuel with and without parts.
+//! The engine refunds the fuel that a stub uses. A script therefore uses the same fuel with and without parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,9 +31,9 @@ use crate::CodePart;
 /// The module name of all of a part's imports, except the memory.
 pub const BASE_IMPORT: &str = "base";
 
-/// The export name of the immutable global that contains the table slot of the function that loads a part: `(part: i32,
-/// fuel: i32) -> ()`. The function also loads all parts before that part. `fuel` is the fuel that the stub uses in
-/// addition to the call that it replaces.
+/// The export name of an immutable global with the table slot of the loader, a function `(part: i32, fuel: i32) -> ()`.
+/// The loader loads a part and all parts before it. `fuel` is the fuel that a stub uses in addition to the call that it
+/// replaces.
 pub const LOADER_EXPORT: &str = "__glovebox_loader";
 
 /// The export name of table 0.
@@ -50,17 +50,17 @@ const TAG_PREFIX: &str = "__glovebox_tag_";
 pub const MAX_STUB_FUEL: u32 = 2 * 1000 + STUB_FUEL;
 
 /// Fuel of a stub without parameters: the entries of two functions, five constants, the call to the loader, and one of
-/// the two calls that replace the original one. Each parameter costs two more.
+/// the two calls that replace the original call. Each parameter costs two more units.
 const STUB_FUEL: u32 = 10;
 
 /// Returns one part of the code that [`code_of`](super::code_of) returns. `number` counts from zero. Part zero is the
 /// base, which is always loaded and has the exports of the undivided code. Each other part imports from the parts
 /// before it.
 ///
-/// Parts are not validated; compiling them does that.
+/// Does not validate the part, because the compiler validates it.
 ///
 /// # Errors
-/// Returns [`RewriteError::Unsupported`] if the code's table differs from those that linkers generate, and
+/// Returns [`RewriteError::Unsupported`] if the code's table is not one that a linker generates, and
 /// [`RewriteError::NoFunctions`] if `parts` lists a function that the module does not have.
 pub fn part_of(code: &[u8], parts: &[CodePart], number: usize) -> Result<Vec<u8>, RewriteError> {
     let code = Code::read(code)?;
@@ -83,7 +83,7 @@ struct Code<'a> {
     memory: wasmparser::MemoryType,
     /// The type index of each tag.
     tags: Vec<u32>,
-    /// Bodies of the defined functions, without their length prefixes.
+    /// The bodies of the defined functions, without their length prefixes.
     bodies: Vec<&'a [u8]>,
     /// The indices of the functions that each function calls directly.
     calls: Vec<Vec<u32>>,
@@ -149,7 +149,8 @@ impl<'a> Code<'a> {
         Ok(owners.into_iter().map(|owner| owner.unwrap_or(last)).collect())
     }
 
-    /// Returns the base module: its functions, and a stub for each function of another part that is in the table.
+    /// Returns the base module: the base's functions, and a stub for each function of another part that is in the
+    /// table.
     fn base(&self, owners: &Owners) -> Result<Vec<u8>, RewriteError> {
         let (table, loader) = longer_table(&self.sections, 1)?;
         let mut types = NewTypes::of(&self.sections)?;
@@ -336,7 +337,7 @@ fn elements(slots: &BTreeMap<u32, u32>, indices: &BTreeMap<u32, u32>) -> Element
     elements
 }
 
-/// Functions that the stubs call: one for each combination of type and part.
+/// The functions that the stubs call: one for each combination of type and part.
 #[derive(Default)]
 struct Forwarders {
     /// The index of the first forwarder.
@@ -355,8 +356,8 @@ impl Forwarders {
     }
 }
 
-/// Generates a forwarder. Its parameters are the parameters of the stub's function, followed by the slot. It loads the
-/// part, and calls the function that the part has put into the slot.
+/// Generates a forwarder. Its parameters are the stub's parameters, followed by the slot. The forwarder loads the part,
+/// and then calls the function that the part has stored in the slot.
 fn forwarder_body(part: usize, parameters: usize, kind: u32, (loader, loader_type): (u32, u32)) -> Function {
     let parameters = u32::try_from(parameters).unwrap_or(u32::MAX);
     let fuel = parameters.saturating_mul(2).saturating_add(STUB_FUEL);
@@ -373,7 +374,7 @@ fn forwarder_body(part: usize, parameters: usize, kind: u32, (loader, loader_typ
 
 /// A module's types, and types added after them.
 struct NewTypes {
-    /// Parameters and results of each type, or `None` for types that are not function types.
+    /// The parameters and results of each type, or `None` for types that are not function types.
     functions: Vec<Option<FunctionType>>,
     added: u32,
     encoded: Vec<u8>,
@@ -427,7 +428,7 @@ fn function_of(operator: &Operator<'_>) -> Option<(u8, u32)> {
     })
 }
 
-/// Returns a body in which function indices are replaced.
+/// Returns a body with replaced function indices.
 fn renumbered(body: &[u8], indices: &BTreeMap<u32, u32>) -> Result<Vec<u8>, RewriteError> {
     let (mut made, mut copied) = (Vec::with_capacity(body.len()), 0);
     let mut operators = FunctionBody::new(BinaryReader::new(body, 0)).get_operators_reader()?;

@@ -10,8 +10,8 @@ use wasmparser::{
 
 use super::RewriteError;
 
-/// Maximum number of sections. Valid modules have at most 13 kinds and a few dozen custom sections; more would only
-/// exhaust memory.
+/// Maximum number of sections. Valid modules have at most 13 standard sections and a few dozen custom sections. The
+/// limit keeps other modules from exhausting memory.
 const MAX_SECTIONS: usize = 10_000;
 
 /// Maximum number of imports, exports or globals to read. The largest known interpreter has a few hundred.
@@ -24,7 +24,7 @@ pub(super) struct Section<'a> {
     pub(super) payload: Payload<'a>,
 }
 
-/// Numbers of functions, tables, memories and globals, including imported ones.
+/// The numbers of functions, tables, memories and globals, including imported ones.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) functions: u32,
@@ -46,7 +46,7 @@ impl<'a> Sections<'a> {
             if let Payload::Version { encoding: Encoding::Component, .. } = payload {
                 return Err(RewriteError::Component);
             }
-            // Entries of the code section, and the end marker, are not sections themselves.
+            // The end marker and the entries of the code section are not sections.
             let Some((id, range)) = payload.as_section() else {
                 continue;
             };
@@ -62,7 +62,8 @@ impl<'a> Sections<'a> {
         Ok(Self(sections))
     }
 
-    /// Reassembles a module without custom sections. Changed sections replace the originals; all others are copied.
+    /// Reassembles a module without custom sections. Changed sections replace the original ones, and other sections are
+    /// copied.
     pub(super) fn rebuild(&self, changed: Vec<SectionChange>) -> Vec<u8> {
         self.reassemble(changed, false)
     }
@@ -196,8 +197,8 @@ impl<'a> Sections<'a> {
 
 type Append = Box<dyn FnOnce(&mut Module)>;
 
-/// A section that replaces a module's section, or is added to the module. Without contents, it removes the module's
-/// section.
+/// A section that replaces a module's section, or is added to the module. A change without contents removes the
+/// module's section.
 pub(super) struct SectionChange {
     id: u8,
     content: Option<Append>,
@@ -246,8 +247,8 @@ pub(super) fn export_kind(kind: ExternalKind) -> ExportKind {
     }
 }
 
-/// Removes a module's custom sections (names, debug information, producers). They are not needed at run time, and a
-/// compiler would read them every time.
+/// Removes a module's custom sections (names, debug information, producers). They are not needed at run time, and would
+/// slow down each compilation.
 ///
 /// # Errors
 /// Fails if the bytes are not a well-formed core module.
@@ -280,7 +281,7 @@ fn split(data: &[u8]) -> Result<(u32, &[u8]), RewriteError> {
     Ok((count, data.get(reader.original_position()..).unwrap_or_default()))
 }
 
-/// Returns the encoded entries of a new section, without their number.
+/// Returns the encoded entries of a new section, without the number of entries.
 pub(super) fn entries(section: &impl Encode) -> Result<Vec<u8>, RewriteError> {
     let mut encoded = Vec::new();
     section.encode(&mut encoded);
@@ -289,7 +290,7 @@ pub(super) fn entries(section: &impl Encode) -> Result<Vec<u8>, RewriteError> {
     Ok(split(content)?.1.to_vec())
 }
 
-/// Returns a section with additional entries. The section may be missing from the module.
+/// Returns a section with additional entries, or a new section if the module does not have one.
 pub(super) fn longer(
     sections: &Sections<'_>,
     id: SectionId,
@@ -315,7 +316,7 @@ fn too_long(id: u8) -> RewriteError {
 /// The prefix of export names for globals that the recipe does not name. The global's index follows the prefix.
 const GLOBAL_PREFIX: &str = "__glovebox_global_";
 
-/// Exports of a module, in order.
+/// The exports of a module, in order.
 #[derive(Default)]
 pub(super) struct Exports {
     list: Vec<(String, ExportKind, u32)>,

@@ -7,8 +7,8 @@ use super::{RewriteError, sections::Sections};
 /// Returns `true` if a module's code can change only one memory and the instance's globals, so that restoring them
 /// resets the instance.
 ///
-/// Tables and passive segments are also part of an instance's state, and an embedder cannot determine whether a segment
-/// was dropped.
+/// Tables and passive segments are also part of an instance's state. An embedder cannot restore them, because it cannot
+/// determine whether a segment was dropped.
 ///
 /// # Errors
 /// Fails if the bytes are not a well-formed core module.
@@ -46,8 +46,8 @@ fn changes_other_state(operator: &Operator<'_>) -> bool {
             | Op::TableAtomicRmwXchg { .. }
             | Op::TableAtomicRmwCmpxchg { .. }
             | Op::ElemDrop { .. }
-            // `memory.init` is not in this list: it changes only the memory, and without `data.drop` its effect is
-            // always the same.
+            // `memory.init` is not in this list, because it changes only the memory. Without `data.drop`, it always has
+            // the same effect.
             | Op::DataDrop { .. }
     )
 }

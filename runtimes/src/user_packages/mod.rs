@@ -18,7 +18,7 @@ pub struct UserPackages {
     dir: TrustedDir,
 }
 
-/// The running totals of the packages' bytes and files.
+/// Running totals of the packages' bytes and files.
 #[derive(Debug, Default)]
 struct Total {
     bytes: u64,
@@ -57,8 +57,8 @@ impl UserPackages {
     ///
     /// # Errors
     /// Fails if a wheel cannot be read or is damaged. Also fails if the files exceed [`MAX_USER_PACKAGES_BYTES`] or
-    /// [`MAX_USER_PACKAGES_FILES`], even if the wheels claim smaller sizes. The limits are enforced while the wheels are
-    /// unpacked.
+    /// [`MAX_USER_PACKAGES_FILES`]. The limits are enforced while the wheels are unpacked, so a wheel that declares
+    /// smaller sizes does not bypass them.
     pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>, UserPackageError> {
         let names = self.file_names()?.into_iter();
         let read = |file: String| Ok(self.read(&file)?.map(|bytes| (file, bytes)));
@@ -69,8 +69,8 @@ impl UserPackages {
     /// its owner.
     ///
     /// # Errors
-    /// Fails if the wheel is invalid, a limit on user packages would be exceeded, another package has one of its
-    /// modules, or the wheel cannot be stored.
+    /// Fails if the wheel is invalid, a limit on user packages would be exceeded, another package contains a module
+    /// with the same name, or the wheel cannot be stored.
     pub fn add(&self, file: &str, bytes: &[u8], taken: &[(String, String)]) -> Result<UserPackage, UserPackageError> {
         let added = describe_verified(file, bytes)?;
         let same = |other: &UserPackage| normal(&other.name) == normal(&added.name);
@@ -116,7 +116,8 @@ impl UserPackages {
     /// Downloads a pinned wheel with pip. Returns its bytes.
     ///
     /// # Errors
-    /// Fails like [`download`](Self::download), and with [`UserPackageError::Pin`] if the wheel is not the pinned one.
+    /// Fails like [`download`](Self::download), and with [`UserPackageError::Pin`] if the wheel differs from the pinned
+    /// wheel.
     pub fn download_pinned(
         &self,
         package: &PackageEntry,
@@ -130,8 +131,8 @@ impl UserPackages {
         Ok(bytes)
     }
 
-    /// Removes a package. Returns `false` if no package has this name. Wheels are not parsed, so unreadable ones can be
-    /// removed.
+    /// Removes a package. Returns `false` if no package has this name. Does not parse the wheel, so that unreadable
+    /// wheels can be removed.
     ///
     /// # Errors
     /// Fails if the directory cannot be read or the wheel cannot be removed.
@@ -170,7 +171,7 @@ impl UserPackages {
     }
 }
 
-/// Describes a wheel after verifying its claimed unpacked size, which other code relies on.
+/// Describes a wheel after verifying its declared unpacked size, which other code relies on.
 fn describe_verified(file: &str, bytes: &[u8]) -> Result<UserPackage, UserPackageError> {
     let (package, wheel) = describe(file, bytes)?;
     let unpacked = wheel.unpack(MAX_WHEEL_BYTES);
@@ -186,7 +187,7 @@ fn bytes_of(files: &[(String, Vec<u8>)]) -> u64 {
     files.iter().fold(0u64, |sum, (_, content)| sum.saturating_add(content.len() as u64))
 }
 
-/// Rejects a package with a module that another package or the standard library also has.
+/// Rejects a package that contains a module of another package or of the standard library.
 fn check_modules(
     added: &UserPackage,
     others: &[UserPackage],
@@ -203,7 +204,7 @@ fn check_modules(
     Ok(())
 }
 
-/// Checks wheels that are used together, like [`UserPackages::add`].
+/// Checks wheels that are used together. Applies the same rules as [`UserPackages::add`].
 pub(crate) fn check_wheels(
     wheels: &[(String, Vec<u8>)],
     taken: &[(String, String)],
@@ -218,7 +219,7 @@ pub(crate) fn check_wheels(
     Ok(packages)
 }
 
-/// Checks one of an image's wheels in isolation; [`check_wheels`] checks them together.
+/// Checks a single wheel of an image. [`check_wheels`] checks all wheels of the image together.
 pub(crate) fn check_wheel(file: &str, bytes: &[u8]) -> Result<(), UserPackageError> {
     describe_verified(file, bytes).map(drop)
 }
@@ -276,7 +277,7 @@ fn is_standard(module: &str) -> bool {
     MODULES.split(' ').any(|name| name == module)
 }
 
-/// Maximum size of a wheel's metadata in bytes. The largest in a bundled wheel is 50 KB.
+/// Maximum size of a wheel's metadata, in bytes. The largest metadata in a bundled wheel has 50 kB.
 const MAX_METADATA_BYTES: u64 = 1 << 20;
 
 /// Maximum length of a name or version in bytes.
@@ -297,11 +298,11 @@ pub struct UserPackage {
     pub licence: String,
     /// The names of the top-level modules, as scripts import them.
     pub imports: Vec<String>,
-    /// The requirements in the metadata, except the requirements of extras.
+    /// The requirements in the metadata, without the requirements of extras.
     pub requires: Vec<String>,
     /// The number of files that the wheel installs.
     pub file_count: usize,
-    /// The unpacked size in bytes, as the wheel claims. Adding the wheel verifies it.
+    /// The unpacked size in bytes, as declared by the wheel. It is verified when the wheel is added.
     pub unpacked_bytes: u64,
 }
 
@@ -385,7 +386,7 @@ pub fn normal(name: &str) -> String {
     name.to_ascii_lowercase().replace(['_', '.'], "-")
 }
 
-/// Returns `true` if the text is safe in file names and command lines.
+/// Returns `true` if the text can be used safely in file names and command lines.
 fn is_name(part: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._+!-".contains(c);
     let starts_well = part.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
@@ -396,7 +397,7 @@ fn is_name(part: &str) -> bool {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UserPackageError {
-    /// The text is not the file name of a wheel, or not a valid package name or version.
+    /// The text is not the file name of a wheel, a valid package name or a valid version.
     #[error("`{name}` is not a wheel file name; use the form `NAME-VERSION-py3-none-any.whl`", name = escaped(.0))]
     FileName(String),
     /// The wheel is for a specific platform.
@@ -420,7 +421,7 @@ pub enum UserPackageError {
         /// The defect, such as `it has no importable module`.
         problem: String,
     },
-    /// A module of the package has the name of an existing module.
+    /// A module of the package has the same name as an existing module.
     #[error("cannot add `{name}`: {owner} also has a module `{module}`; use a package without it", name = escaped(.name), module = escaped(.module), owner = escaped_text(.owner))]
     Clash {
         /// The name of the package.
@@ -450,20 +451,20 @@ pub enum UserPackageError {
         name = escaped(.0)
     )]
     TooManyFiles(String),
-    /// The package index has a different wheel from the pinned one.
+    /// The wheel in the package index differs from the pinned wheel.
     #[error(
         "the package index has `{file}` with sha256 {got}, but `{expected}` with sha256 {pin} is pinned; to use it \
          anyway, download it and add the file",
         file = escaped(.file), expected = escaped(.expected)
     )]
     Pin {
-        /// Name of the downloaded file.
+        /// The name of the downloaded file.
         file: String,
-        /// Digest of the downloaded file.
+        /// The digest of the downloaded file.
         got: Digest,
-        /// Name of the pinned file.
+        /// The name of the pinned file.
         expected: String,
-        /// The digest that the package was expected to have.
+        /// The pinned digest.
         pin: Digest,
     },
     /// The package does not exist, or pip failed.
@@ -477,8 +478,8 @@ pub enum UserPackageError {
 /// Maximum number of user packages.
 pub const MAX_USER_PACKAGES: usize = 128;
 
-/// Maximum total unpacked size of all user packages, in bytes: four wheels of the maximum size. The files stay in
-/// memory after the first import.
+/// Maximum total unpacked size of all user packages, in bytes: the size of four wheels of maximum size. The files stay
+/// in memory after the first import.
 pub const MAX_USER_PACKAGES_BYTES: u64 = 4 * MAX_WHEEL_BYTES;
 
 /// Maximum total number of files in user packages.

@@ -132,15 +132,15 @@ fn total_unpacked_size_is_limited() {
         own.list().unwrap().iter().map(|package| package.unpacked_bytes).sum::<u64>(),
         MAX_USER_PACKAGES_BYTES - 1
     );
-    // A replaced package does not count towards the limit, so the packages can reach it exactly.
+    // The size of a replaced package does not count towards the limit, so the packages can reach the limit exactly.
     put(&own, &large("d", each, 0)).unwrap();
     let over = large("e", 40, 0);
     let error = put(&own, &over).unwrap_err();
     assert!(matches!(&error, UserPackageError::TooLarge(name) if name == "e"), "{error}");
     assert!(error.to_string().contains("glovebox packages remove NAME"), "{error}");
     assert_eq!(own.files().unwrap().len(), 8);
-    // A wheel over the size limit that was copied into the directory by hand is listed and can be removed, but cannot
-    // be imported.
+    // A wheel above the size limit, copied into the directory by hand, is listed and can be removed, but cannot be
+    // imported.
     put_unchecked(&own, &over);
     assert_eq!(own.list().unwrap().len(), 5);
     assert!(matches!(own.files(), Err(UserPackageError::TooLarge(name)) if name == "e"));
@@ -180,7 +180,7 @@ fn understated_wheel_size_is_detected() {
         put_unchecked(&own, &(file, bytes));
     }
     assert!(own.list().unwrap().iter().all(|package| package.unpacked_bytes < 100));
-    // The archive reader may detect the mismatch first; only the rejection matters.
+    // The archive reader may detect the mismatch first, so do not check the message.
     assert!(own.files().is_err());
 }
 
@@ -188,7 +188,7 @@ fn understated_wheel_size_is_detected() {
 fn listing_unpacks_at_most_a_megabyte_of_metadata() {
     let (_dir, own) = own();
     let (file, mut bytes) = large("a", 1_000_000, 0);
-    // Damaged contents of a module do not affect the list.
+    // A damaged module does not affect the list.
     let begin = bytes.windows(13).position(|window| window == b"a/__init__.py").unwrap() + 13;
     bytes[begin..begin + 20].fill(0xff);
     put_unchecked(&own, &(file, bytes));

@@ -21,7 +21,7 @@ pub(super) const ADDED: &[&str] = &[
     "can_cast_array_to_loop",
 ];
 
-/// Functions of the binary that the new code calls.
+/// The functions of the binary that the generated code calls.
 pub(super) const CALLED: &[&str] = &[
     "PyArray_CanCastArrayTo",
     "PyArray_CanCastTypeTo",
@@ -81,13 +81,13 @@ const INFO_FIELDS: u64 = 4;
 const INFO_SIZE: u64 = 8;
 const INFO_GROUP: u64 = 48;
 
-/// `NPY_LONG`, the number of the type that numpy uses as `intp`.
+/// `NPY_LONG`: the type number of numpy's `intp`.
 const NARROW: i32 = 7;
-/// `NPY_LONGLONG`.
+/// `NPY_LONGLONG`: the type number of 64-bit integers.
 const WIDE: i32 = 9;
-/// `NPY_ULONGLONG`.
+/// `NPY_ULONGLONG`: the type number of unsigned 64-bit integers.
 const UNSIGNED_WIDE: i32 = 10;
-/// The bit mask of the type numbers of `NPY_UINT`, `NPY_ULONG`, `NPY_LONGLONG` and `NPY_ULONGLONG`.
+/// A bit mask of the type numbers `NPY_UINT`, `NPY_ULONG`, `NPY_LONGLONG` and `NPY_ULONGLONG`.
 const TO_NARROW: i32 = (1 << 6) | (1 << 8) | (1 << WIDE) | (1 << UNSIGNED_WIDE);
 
 const SAFE_CASTING: i32 = 2;
@@ -102,7 +102,7 @@ const INDEX_ERROR: u64 = 26_079_528;
 /// The address of the message "index out of range".
 const INDEX_MESSAGE: i32 = 17_588_093;
 
-/// Functions and numbers that the generated code uses.
+/// The function indices and the table slot that the generated code uses.
 pub(super) struct Context<'a> {
     pub(super) functions: &'a Functions,
     /// The table slot of numpy's `array_getbuffer`, which identifies arrays.
@@ -110,8 +110,8 @@ pub(super) struct Context<'a> {
 }
 
 /// The address of a word that identifies the last buffer requested from an array. The word's lowest bit is set if the
-/// buffer is writable. The word is at the end of the C stack, where overflow traps, and below all other data, so C code
-/// does not use it.
+/// buffer is writable. C code does not use the word: it is at the end of the C stack, where an overflow traps, and
+/// below all other data.
 pub(super) const LAST_BUFFER: u64 = 16;
 
 impl Context<'_> {
@@ -119,7 +119,8 @@ impl Context<'_> {
         self.functions.get(name)
     }
 
-    /// Returns code that precedes the check of a format: it replaces the format with a converted buffer's format.
+    /// Returns the code to insert before the check of a format. It converts the buffer if necessary, and replaces the
+    /// format with the format of the converted buffer.
     pub(super) fn format_prefix(&self) -> Result<Vec<u8>, RewriteError> {
         let mut code = Vec::new();
         InstructionSink::new(&mut code).local_get(0).local_get(1).call(self.call("converted_format")?).local_set(1);
@@ -157,7 +158,7 @@ impl Context<'_> {
         }))
     }
 
-    /// Returns whether an object is an array: its `bf_getbuffer` is numpy's.
+    /// Returns whether an object is an array, which has numpy's function as its `bf_getbuffer`.
     fn is_array(&self) -> Function {
         let (object, buffer) = (0, 1);
         function(&[(1, ValType::I32)], |code| {
@@ -173,7 +174,7 @@ impl Context<'_> {
         let (array, left, value, seen) = (0, 1, 2, 3);
         let (type_of, convert) = (self.call("PyArray_DescrFromType")?, self.call("PyArray_FromArray")?);
         let (product, release) = (self.call("PyArray_MultiplyList")?, self.call("release")?);
-        // For a value that does not fit, sets a bit at or above bit 32 of `seen`.
+        // A value that does not fit sets a bit at or above bit 32 of `seen`.
         let check = |code: &mut InstructionSink<'_>, at_once: i32| {
             code.block(BlockType::Empty).loop_(BlockType::Empty);
             code.local_get(left).i32_const(at_once).i32_lt_u().br_if(1).local_get(seen);
@@ -195,30 +196,30 @@ impl Context<'_> {
         }))
     }
 
-    /// Like `PyArray_CanCastArrayTo`, but with the flags of the conversion. Other integers are converted to indices if
-    /// their values fit.
+    /// Like `PyArray_CanCastArrayTo`, but also receives the flags of the conversion. Allows the conversion of other
+    /// integers to indices if the values fit.
     fn can_cast_to_index(&self) -> Result<Function, RewriteError> {
         let (array, target, casting, flags, known) = (0, 1, 2, 3, 4);
         let (can_cast, narrow) = (self.call("PyArray_CanCastArrayTo")?, self.call("is_index_to_narrow")?);
         let fit = self.call("indices_fit")?;
         Ok(function(&[(1, ValType::I32)], |code| {
             code.local_get(array).local_get(target).local_get(casting).call(can_cast).local_set(known);
-            // The values are checked only for `safe` and `same_kind` casting.
+            // Check the values only for `safe` and `same_kind` casting.
             code.local_get(target).i32_load(at(TYPE_NUMBER)).i32_const(NARROW).i32_ne();
             code.local_get(casting).i32_const(SAFE_CASTING).i32_sub().i32_const(1).i32_gt_u().i32_or();
             code.local_get(array).i32_load(at(ARRAY_TYPE)).call(narrow).i32_eqz().i32_or();
-            // As on other platforms, unsigned 64-bit integers do not cast safely to indices.
+            // Reject unsigned 64-bit integers for `safe` casting to indices, as on other platforms.
             code.local_get(known).i32_eqz().local_get(array).i32_load(at(ARRAY_TYPE)).i32_load(at(TYPE_NUMBER));
             code.i32_const(UNSIGNED_WIDE).i32_eq().i32_and().i32_or();
             code.if_(BlockType::Empty).local_get(known).return_().end();
-            // The values of an output array are not checked.
+            // Do not check the values of an output array.
             code.local_get(flags).i32_const(1 << WRITE_BACK_SHIFT).i32_and();
             code.if_(BlockType::Empty).i32_const(1).return_().end();
             code.local_get(array).call(fit).end();
         }))
     }
 
-    /// Wraps `npy_set_invalid_cast_error`: raises `IndexError` if values are too large for an index.
+    /// Wraps `npy_set_invalid_cast_error`. Raises `IndexError` if values are too large for an index.
     fn invalid_cast(&self) -> Result<Function, RewriteError> {
         let (source, target, casting, scalar) = (0, 1, 2, 3);
         let (invalid, narrow) = (self.call("npy_set_invalid_cast_error")?, self.call("is_index_to_narrow")?);
@@ -233,9 +234,8 @@ impl Context<'_> {
         }))
     }
 
-    /// Builds the function that returns the format string for `__Pyx_BufFmt_CheckString` to check. If Cython expects
-    /// indices but the most recent buffer has 64-bit integers, or the reverse, the function replaces the buffer with a
-    /// converted copy.
+    /// Returns the format string for `__Pyx_BufFmt_CheckString` to check. If Cython expects indices but the last buffer
+    /// has 64-bit integers, or the reverse, replaces the buffer with a converted copy.
     fn converted_format(&self) -> Result<Function, RewriteError> {
         let (context, format, last, view, array, info, name, copy, target) = (0, 1, 2, 3, 4, 5, 6, 7, 8);
         let (is_array, fit, release) = (self.call("is_array")?, self.call("indices_fit")?, self.call("release")?);
@@ -285,7 +285,7 @@ impl Context<'_> {
         }))
     }
 
-    /// Converts indices that numpy returns to 64 bits: arrays, scalars and tuples of arrays. An array with another
+    /// Converts indices that numpy returns (arrays, scalars and tuples of arrays) to 64 bits. An array with a second
     /// reference is the caller's output array, and is returned unchanged.
     fn with_wide_indices(&self) -> Result<Function, RewriteError> {
         let (object, left, item, wide, kind) = (0, 1, 2, 3, 4);
@@ -334,8 +334,8 @@ impl Context<'_> {
         }))
     }
 
-    /// Returns whether a type or array casts to the type of a ufunc's loop. A 64-bit order (see `is_order`) casts to
-    /// `long`.
+    /// Returns whether a type or array can be cast to the type of a ufunc's loop. A 64-bit order (see `is_order`) can
+    /// be cast to `long`.
     fn can_cast_to_loop(&self, can_cast: &str, is_array: bool) -> Result<Function, RewriteError> {
         let (from, to, casting, ufunc, types) = (0, 1, 2, 3, 4);
         let (can_cast, is_order) = (self.call(can_cast)?, self.call("is_order")?);
@@ -350,7 +350,8 @@ impl Context<'_> {
         }))
     }
 
-    /// `int f(PyObject *, Py_buffer *view, int flags)`: records an array's buffer, for the later check of its format.
+    /// Wraps `int f(PyObject *, Py_buffer *view, int flags)`. Records an array's buffer for the later check of its
+    /// format.
     pub(super) fn get_buffer(&self, old: u32) -> Result<Function, RewriteError> {
         let (object, view, flags, failed, seen) = (0, 1, 2, 3, 4);
         let is_array = self.call("is_array")?;
@@ -358,15 +359,16 @@ impl Context<'_> {
             code.local_get(object).local_get(view).local_get(flags).call(old).local_tee(failed).i32_eqz();
             code.if_(BlockType::Empty).local_get(object).call(is_array).if_(BlockType::Empty);
             code.local_get(view).local_get(flags).i32_const(1).i32_and().i32_or().local_set(seen).end().end();
-            // Write only changes: in programs without arrays, the memory page then stays shared with the image.
+            // Write the word only if it changes, so that a program without arrays keeps sharing the memory page with
+            // the image.
             code.local_get(seen).i32_const(0).i32_load(at(LAST_BUFFER)).i32_ne().if_(BlockType::Empty);
             code.i32_const(0).local_get(seen).i32_store(at(LAST_BUFFER)).end();
             code.local_get(failed).end();
         }))
     }
 
-    /// Wraps numpy's subscript parser: converts parsed arrays of 64-bit integers to arrays of indices. If a value does
-    /// not fit, the wrapper frees the parsed subscript and returns -1, with `IndexError` raised.
+    /// Wraps numpy's subscript parser. Converts parsed arrays of 64-bit integers to arrays of indices. If a value does
+    /// not fit, raises `IndexError`, frees the parsed subscript and returns -1.
     pub(super) fn prepare_index(&self, old: u32) -> Result<Function, RewriteError> {
         let (indices, count, kinds, left, index, array, copy) = (3, 4, 9, 10, 11, 12, 13);
         let (narrow, release) = (self.call("is_index_to_narrow")?, self.call("release")?);
@@ -404,7 +406,7 @@ impl Context<'_> {
         }))
     }
 
-    /// Wraps a function that Python calls: converts the indices in its result to 64 bits.
+    /// Wraps a function that Python calls. Converts the indices in its result to 64 bits.
     pub(super) fn return_indices(&self, old: u32, parameters: u32) -> Result<Function, RewriteError> {
         let wide = self.call("with_wide_indices")?;
         Ok(function(&[], |code| {
@@ -415,7 +417,7 @@ impl Context<'_> {
         }))
     }
 
-    /// Wraps `f(self, args, count, keywords)` like [`Context::return_indices`]. The result is not converted if the
+    /// Wraps `f(self, args, count, keywords)` like [`Context::return_indices`], but does not convert the result if the
     /// first argument is an array.
     pub(super) fn return_sample(&self, old: u32) -> Result<Function, RewriteError> {
         let (arguments, count, result) = (1, 2, 4);
@@ -431,8 +433,8 @@ impl Context<'_> {
         }))
     }
 
-    /// Wraps `f(self, args, count)` like [`Context::return_indices`]. The result is not converted if there is more than
-    /// one argument.
+    /// Wraps `f(self, args, count)` like [`Context::return_indices`], but does not convert the result if there is more
+    /// than one argument.
     pub(super) fn return_where(&self, old: u32) -> Result<Function, RewriteError> {
         let (count, result) = (2, 3);
         let wide = self.call("with_wide_indices")?;
@@ -444,7 +446,7 @@ impl Context<'_> {
         }))
     }
 
-    /// Wraps `int64_to_long(object)`: returns an array unchanged, with its 64-bit values.
+    /// Wraps `int64_to_long(object)`. Returns an array unchanged, with its 64-bit values.
     pub(super) fn to_long(&self, old: u32) -> Result<Function, RewriteError> {
         let is_array = self.call("is_array")?;
         Ok(function(&[], |code| {
@@ -455,7 +457,7 @@ impl Context<'_> {
     }
 }
 
-/// Returns whether a type is an integer type whose values might not fit into an index.
+/// Returns whether a type is an integer type whose values may be too large for an index.
 fn is_index_to_narrow() -> Function {
     function(&[(1, ValType::I32)], |code| {
         code.local_get(0).i32_load(at(TYPE_NUMBER)).local_set(1);
@@ -465,8 +467,8 @@ fn is_index_to_narrow() -> Function {
 }
 
 /// `f(from, to, ufunc, types)`: returns whether a 64-bit integer is passed for the order parameter of a function such
-/// as scipy's `eval_hermite(n, x)` or `lambertw(z, k)`: exactly one of the loop's first two types is `long`, and no loop
-/// of the ufunc has a 64-bit integer parameter.
+/// as scipy's `eval_hermite(n, x)` or `lambertw(z, k)`. In such functions, exactly one of the loop's first two types is
+/// `long`, and no loop of the ufunc has a 64-bit integer parameter.
 fn is_order() -> Function {
     let (from, to, ufunc, types, left, loops) = (0, 1, 2, 3, 4, 5);
     function(&[(2, ValType::I32)], |code| {

@@ -1,16 +1,17 @@
-//! Makes numpy behave as on Linux: changes its default integer to 64 bits in a binary with 32-bit pointers, and makes
-//! it report floating-point errors ([`status`]).
+//! Makes numpy behave as on Linux. Widens its default integer to 64 bits in a binary with 32-bit pointers, and makes it
+//! report floating-point errors ([`status`]).
 //!
 //! numpy's default integer is as wide as a pointer, so `np.arange(100_000).sum()` overflows in WebAssembly. The default
-//! is a constant in a few functions, which this module changes to `NPY_LONGLONG`. Indices in C code remain 32 bits
-//! wide, so this module also inserts conversions between the two widths:
+//! is a constant in a few functions. This module changes the constant to `NPY_LONGLONG`. Indices in C code remain 32
+//! bits wide, so this module also inserts conversions between the two widths:
 //!
 //! * Functions with index parameters accept 64-bit integers, and raise `IndexError` for a value that does not fit.
 //! * Functions that return indices (`argsort`, `nonzero`, …) return 64-bit integers.
 //! * A Cython function that declares a buffer of `intp_t` or `long` receives a 32-bit copy, which is written back when
-//!   the buffer is released. A function that declares `int64_t` receives a 64-bit copy of an array of indices.
+//!   the buffer is released. A function that declares a buffer of `int64_t` receives a 64-bit copy of an array of
+//!   indices.
 //!
-//! The changes apply to one binary. The error for unexpected code contains the function's name.
+//! The changes apply to one specific binary. The error for unexpected code contains the function's name.
 
 mod code;
 mod status;
@@ -30,25 +31,26 @@ use super::{
     sections::{SectionChange, Sections, longer},
 };
 
-/// `PyObject_GetBuffer`, which is wrapped to record the buffer for the check of its format.
+/// The function that provides an object's buffer. It is wrapped to record the buffer for the check of its format.
 const GET_BUFFER: &str = "PyObject_GetBuffer";
 
 /// numpy's parser of subscripts.
 const PREPARE_INDEX: &str = "prepare_index_noarray";
 
-/// `numpy.where`, which returns indices if it has one argument.
+/// `numpy.where`, which returns indices if called with one argument.
 const WHERE: &str = "array_where";
 
-/// The conversion of arrays and numbers from 64-bit integers to `long`, in numpy's older generator.
+/// The conversion of arrays and numbers from 64-bit integers to `long`, in numpy's legacy random generator.
 const TO_LONG: &str = "__pyx_f_5numpy_6random_6mtrand_int64_to_long";
 
-/// Methods of numpy's older generator that return indices or, if their argument is an array, an array like it.
+/// Methods of numpy's legacy random generator that return indices. If their argument is an array, they return an array
+/// of the same type instead.
 const RETURN_SAMPLE: &[&str] = &[
     "__pyx_pw_5numpy_6random_6mtrand_11RandomState_35choice",
     "__pyx_pw_5numpy_6random_6mtrand_11RandomState_109permutation",
 ];
 
-/// numpy functions that return indices, or other integers as wide as a pointer, to Python.
+/// numpy functions that return indices, or other pointer-sized integers, to Python.
 const RETURN_INDICES: &[&str] = &[
     "__pyx_pw_5numpy_6random_6mtrand_11RandomState_43random_integers",
     "__pyx_pw_5numpy_6random_6mtrand_11RandomState_87binomial",
@@ -67,15 +69,15 @@ const RETURN_INDICES: &[&str] = &[
     "array_searchsorted",
 ];
 
-/// Other functions that are wrapped.
+/// Other functions to wrap.
 const WRAPPED: [&str; 5] = [GET_BUFFER, PREPARE_INDEX, TO_LONG, WHERE, status::FETCH_MASK];
 
-/// Changes within functions. `NPY_LONG` has type number 7, and `NPY_LONGLONG` has 9.
+/// Changes within functions. The type number of `NPY_LONG` is 7, and the type number of `NPY_LONGLONG` is 9.
 const SPLICES: &[Splice] = &[
     // The type of Python's `int`, of a list of Python integers, of `dtype(int)` and of `arange`.
     Splice::new("int_default_descriptor", "41 07 10 {PyArray_DescrFromType}", "41 09 10 {PyArray_DescrFromType}"),
     Splice::new("discover_descriptor_from_pylong", "41 07 41 09", "41 09 41 09"),
-    // The type of the integer -1, a value that also signals a conversion error.
+    // The type of the integer -1. The original code handles -1 separately, because it can signal a conversion error.
     Splice::new(
         "discover_descriptor_from_pylong",
         "41 07 10 {PyArray_DescrFromType} 0f",
@@ -86,7 +88,7 @@ const SPLICES: &[Splice] = &[
     // The array that represents Python integers in ufuncs, and the check for such integers.
     Splice::new("_multiarray_umath_exec", "41 07 10 {PyArray_DescrFromType}", "41 09 10 {PyArray_DescrFromType}"),
     Splice::new("convert_ufunc_arguments", "28 02 00 41 07 46", "28 02 00 41 09 46"),
-    // Extends the argument of a ufunc with one Python integer to 64 bits.
+    // Sign-extends the Python integer argument of a ufunc to 64 bits.
     Splice::new(
         "ufunc_generic_fastcall",
         "20 09 36 02 b0 02 41 07 10 {PyArray_DescrFromType}",
@@ -95,20 +97,20 @@ const SPLICES: &[Splice] = &[
     // The common type of `bool` and an integer: `_LongLong_dtype` instead of `_Intp_dtype`.
     Splice::new("int_common_dtype", "28 02 {@27642972} 22 02", "28 02 {@27642932} 22 02"),
     Splice::new("int_common_dtype", "28 02 {@27642972} 20 01", "28 02 {@27642932} 20 01"),
-    // Sums and products of `bool` and of types smaller than 8 bytes. The original code reads the type from a table by
-    // type number; odd type numbers are signed.
+    // Sums and products of `bool` and of types smaller than 8 bytes. The original code looks up the result type in a
+    // table. The new code computes it: odd type numbers are signed.
     Splice::new("reducelike_promote_and_resolve", "41 07 21 09", "41 09 21 09"),
     Splice::new("reducelike_promote_and_resolve", "28 02 00 41 03 4d", "28 02 00 41 07 4d"),
     Splice::new("reducelike_promote_and_resolve", "20 0b 2d 00 {@22081920}", "41 0a 20 0b 41 01 71 6b"),
-    // Conversions to indices, which receive the flags of the conversion.
+    // Conversions to indices. The new functions also receive the flags of the conversion.
     Splice::new("PyArray_FromArray", "10 {PyArray_CanCastArrayTo}", "20 02 10 {can_cast_to_index}"),
     Splice::new("PyArray_FromArray", "10 {npy_set_invalid_cast_error}", "10 {invalid_cast}"),
-    // `NPY_ARRAY_SAME_KIND_CASTING`, which is checked, instead of `NPY_ARRAY_FORCECAST`.
+    // `NPY_ARRAY_SAME_KIND_CASTING` instead of `NPY_ARRAY_FORCECAST`, so that the values are checked.
     Splice::new("iter_subscript", "41 10 10 {PyArray_FromArray}", "41 80 80 80 20 10 {PyArray_FromArray}"),
     Splice::new("iter_ass_subscript", "41 10 10 {PyArray_FromArray}", "41 80 80 80 20 10 {PyArray_FromArray}"),
     Splice::new("arr_bincount", "41 91 0a 41 81 0a 20 02", "41 81 8a 80 20 41 81 0a 20 02"),
     Splice::new("arr_bincount", "41 91 0a 41 81 0a 20 05", "41 81 8a 80 20 41 81 0a 20 05"),
-    // Functions with an order, such as scipy's `eval_hermite`, have a `long` parameter for it.
+    // Functions with an order parameter, such as scipy's `eval_hermite`, declare it as `long`.
     Splice::new(
         "ufunc_loop_matches",
         "20 05 20 02 10 {PyArray_CanCastTypeTo}",
@@ -124,13 +126,13 @@ const SPLICES: &[Splice] = &[
         "20 07 28 02 00 20 05 20 02 10 {PyArray_CanCastArrayTo}",
         "20 07 28 02 00 20 05 20 02 20 00 20 06 10 {can_cast_array_to_loop}",
     ),
-    // Suppresses the warning about a copy that is written back when its buffer is released.
+    // Suppresses numpy's warning when a copy is written back on the release of its buffer.
     Splice::new(
         "_clear_array_attributes",
         "41 01 10 {PyErr_WarnEx} 21 02 02 40 02 40",
         "41 01 1a 1a 1a 41 00 21 02 02 40 02 40",
     ),
-    // Scalar operations, which now also set the status of their results.
+    // Scalar operations. The new functions also set the floating-point status.
     Splice::new("double_add", "a0 39 03 00 02 40 20 02", "10 {scalar_add} 02 40 20 02"),
     Splice::new("double_subtract", "a1 39 03 00 02 40 20 02", "10 {scalar_subtract} 02 40 20 02"),
     Splice::new("double_multiply", "a2 39 03 00 02 40 20 02", "10 {scalar_multiply} 02 40 20 02"),
@@ -263,7 +265,7 @@ fn table_slot(sections: &Sections<'_>, function: u32) -> Result<Option<i32>, Rew
     Ok(None)
 }
 
-/// Cython's check of a buffer's format. Each Cython module has its own copy.
+/// Cython's check of a buffer's format. Each Cython module has its own copy of the function.
 const CHECK_FORMAT: &str = "__Pyx_BufFmt_CheckString";
 
 /// The indices of functions that new code and splices refer to.

@@ -1,27 +1,27 @@
 //! Floating-point errors in numpy's loops over `float32` and `float64`.
 //!
-//! WebAssembly has no floating-point status flags, so this build of numpy has a word instead, which only loops over
-//! integers set. The wrappers in this module set it for loops over floating-point numbers: they look for infinities and
-//! NaN in the results, and compare these with the inputs.
+//! WebAssembly has no floating-point status flags. This build of numpy uses a word in memory instead, but sets it only
+//! in loops over integers. The wrappers in this module set the word for loops over floating-point numbers. They look
+//! for infinities and NaN in the results, and examine the inputs of each such result.
 //!
-//! In numpy's default setting, errors only cause warnings. To keep loops fast, only the first [`CHECKED_BY_DEFAULT`]
-//! elements are then checked, except in slow loops such as `power`. Additions, subtractions and multiplications of more
-//! elements are not checked at all. In any other setting, all elements are checked. If all errors are ignored, no
-//! element is checked.
+//! In numpy's default setting, errors only cause warnings. To keep loops fast, the wrappers then check only the first
+//! [`CHECKED_BY_DEFAULT`] elements, and all elements of slow loops such as `power`. They do not check additions,
+//! subtractions and multiplications of more elements at all. In any other setting, they check all elements, or none if
+//! all errors are ignored.
 
 use wasm_encoder::{BlockType, Function, InstructionSink, ValType};
 
 use super::{at, code::Context, function};
 use crate::rewrite::RewriteError;
 
-/// The number of elements at the start of a loop that are checked in the default setting. A larger number would slow
-/// down a division of 1,000 numbers by more than 5%.
+/// Number of elements to check at the start of a loop in the default setting. A larger number would slow down a
+/// division of 1,000 numbers by more than 5%.
 const CHECKED_BY_DEFAULT: i32 = 64;
-/// The number of elements per call of a checked loop. Its results are still in the processor's cache when they are
-/// checked.
+/// Number of elements per call of a checked loop: few enough that the results are still in the processor's cache when
+/// they are checked.
 const CHUNK: i32 = 2048;
 
-/// The address of the setting that the running operation fetched, which follows
+/// The address of the setting that the running operation fetched: the word after
 /// [`LAST_BUFFER`](super::code::LAST_BUFFER). The setting has three bits per error: `UFUNC_ERR_IGNORE` is 0, and
 /// `UFUNC_ERR_WARN` is 1.
 const ERROR_MASK: u64 = 20;
@@ -31,15 +31,16 @@ const DEFAULT_MASK: i32 = 1 | 1 << 3 | 1 << 9;
 // The properties of a loop, with one or two bits each.
 const TWO_INPUTS: i32 = 1;
 const DOUBLE: i32 = 2;
-/// All elements are checked, even in the default setting.
+/// The loop is slow, so all elements are checked even in the default setting.
 const SLOW: i32 = 4;
-/// An infinite result of finite inputs is a division by zero. Without this bit and the next two, it is an overflow.
+/// An infinite result of finite inputs is a division by zero. Without this bit and the next two bits, an infinite
+/// result is an overflow.
 const POLE: i32 = 8;
 /// An infinite result of finite inputs is a division by zero if the first input is zero.
 const ZERO_FIRST: i32 = 16;
 /// An infinite result of finite inputs is a division by zero if the second input is zero.
 const ZERO_SECOND: i32 = 32;
-/// A long loop is not checked in the default setting.
+/// The loop is fast, so a loop over more than [`CHECKED_BY_DEFAULT`] elements is not checked in the default setting.
 const FAST: i32 = 64;
 
 const ADD: i32 = TWO_INPUTS | FAST;
@@ -90,7 +91,7 @@ pub(super) fn bits_of(name: &str) -> Option<i32> {
     LOOPS.iter().find(|(known, _)| *known == name).map(|(_, bits)| *bits)
 }
 
-/// The function that fetches the setting: `int f(int *buffer_size, int *mask)`.
+/// The function that fetches the error setting: `int f(int *buffer_size, int *mask)`.
 pub(super) const FETCH_MASK: &str = "_get_bufsize_errmask";
 
 /// The names of the added functions, in order.
@@ -110,7 +111,7 @@ pub(super) const ADDED: &[&str] = &[
     "scalar_power_single",
 ];
 
-/// Functions of the binary that the new code calls.
+/// The functions of the binary that the generated code calls.
 pub(super) const CALLED: &[&str] =
     &["npy_set_floatstatus_divbyzero", "npy_set_floatstatus_invalid", "npy_set_floatstatus_overflow", "pow", "powf"];
 
@@ -133,7 +134,7 @@ const STEPS: u64 = 16;
 const STEPS_AT: i32 = 16;
 /// The offset of the pointers to the next chunk.
 const NEXT: u64 = 28;
-/// The offset of the steps that the loop's caller passed.
+/// The offset of the original steps, as passed by the loop's caller.
 const GIVEN_STEPS: u64 = 40;
 /// The offset of the number of elements after this chunk.
 const LEFT: u64 = 52;
@@ -167,20 +168,20 @@ impl Context<'_> {
         }
     }
 
-    /// Wraps [`FETCH_MASK`]: stores the setting at [`ERROR_MASK`].
+    /// Wraps [`FETCH_MASK`]. Stores the setting at [`ERROR_MASK`].
     pub(super) fn fetch_mask(&self, old: u32) -> Function {
         let (size, mask, result, seen) = (0, 1, 2, 3);
         function(&[(2, ValType::I32)], |code| {
             code.local_get(size).local_get(mask).call(old).local_set(result);
             code.local_get(mask).i32_load(at(0)).local_set(seen);
-            // Write only changes, as for the last buffer.
+            // Write the word only if it changes, so that the memory page stays shared with the image.
             code.local_get(seen).i32_const(0).i32_load(at(ERROR_MASK)).i32_ne().if_(BlockType::Empty);
             code.i32_const(0).local_get(seen).i32_store(at(ERROR_MASK)).end();
             code.local_get(result).end();
         })
     }
 
-    /// Wraps a loop: calls it in chunks and checks the results of each chunk.
+    /// Wraps a loop. Calls it in chunks and checks the results of each chunk.
     pub(super) fn checked_loop(&self, old: u32, loop_bits: i32) -> Result<Function, RewriteError> {
         let (args, count, steps, data, frame) = (0, 1, 2, 3, 4);
         let (begin, check) = (self.call("begin_checks")?, self.call("check_results")?);
@@ -208,7 +209,7 @@ impl Context<'_> {
             code.local_get(steps);
             output(code, loop_bits);
             code.i32_const(2).i32_shl().i32_add().i32_load(at(0)).i32_eqz();
-            // The steps are also zero if there is one element.
+            // The step of the output is zero in a reduction, but also if there is only one element.
             code.local_get(count).i32_load(at(0)).i32_const(1).i32_ne().i32_and().i32_or();
             code.if_(BlockType::Empty).i32_const(0).return_().end();
             code.local_get(count).i32_load(at(0)).local_set(limit);
@@ -234,7 +235,7 @@ impl Context<'_> {
         }))
     }
 
-    /// `f(frame, loop)`: checks the results of a chunk and prepares the next one. Returns whether there is a next
+    /// `f(frame, loop)`: checks the results of a chunk and prepares the next chunk. Returns whether there is a next
     /// chunk.
     fn check_results(&self) -> Result<Function, RewriteError> {
         let (frame, loop_bits, result, step, left, sum) = (0, 1, 2, 3, 4, 5);
@@ -255,8 +256,8 @@ impl Context<'_> {
             output(code, loop_bits);
             code.i32_const(2).i32_shl().i32_add().local_tee(step).i32_load(at(0)).local_set(result);
             code.local_get(step).i32_load(at(STEPS)).local_set(step);
-            // If the sum is finite, so are all numbers. Otherwise the code below examines each number. Each iteration
-            // adds eight numbers, so that the additions do not depend on each other.
+            // If the sum is finite, all numbers are finite. Otherwise, the code below examines each number. Each
+            // iteration adds eight numbers in a tree, so that the processor can overlap the additions.
             for (bytes, is_double) in [(8_u64, 1), (4, 0)] {
                 code.local_get(loop_bits).i32_const(DOUBLE).i32_and().i32_const(1).i32_shr_u().i32_const(is_double);
                 code.i32_eq().local_get(step).i32_const(if is_double == 1 { 8 } else { 4 }).i32_eq().i32_and();
@@ -269,7 +270,7 @@ impl Context<'_> {
                     } else {
                         code.f32_load(at(bytes * pair)).f64_promote_f32();
                     }
-                    // ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7))
+                    // The order of additions is ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)).
                     for _ in 0..(pair + 1).trailing_zeros() {
                         code.f64_add();
                     }
@@ -291,7 +292,7 @@ impl Context<'_> {
             code.i32_const(2).i32_shl().i32_add().i32_load(at(0)).local_set(result);
             code.local_get(frame).i32_load(at(0)).local_set(first);
             code.local_get(frame).i32_load(at(STEPS)).local_set(first_step);
-            // A single input is also used as the second one.
+            // If there is only one input, it is also used as the second input.
             code.local_get(frame).local_get(loop_bits).i32_const(TWO_INPUTS).i32_and().i32_const(2).i32_shl();
             code.i32_add().local_tee(second_step).i32_load(at(0)).local_set(second);
             code.local_get(second_step).i32_load(at(STEPS)).local_set(second_step);
@@ -389,21 +390,21 @@ impl Context<'_> {
     }
 }
 
-/// `f(frame, loop)`: prepares the next chunk. After the last one, frees the frame and returns 0.
+/// `f(frame, loop)`: prepares the next chunk. After the last chunk, frees the frame and returns 0.
 fn next_chunk() -> Function {
     let (frame, loop_bits, count, word, bytes, copy, input, left) = (0, 1, 2, 3, 4, 5, 6, 7);
     function(&[(6, ValType::I32)], |code| {
         code.local_get(frame).i32_load(at(LEFT)).local_tee(count).i32_eqz().if_(BlockType::Empty);
         code.local_get(frame).i32_const(FRAME_BYTES).i32_add().global_set(0).i32_const(0).return_().end();
         code.local_get(frame).i32_const(0).i32_store(at(CHECKED));
-        // All elements that are not checked form one chunk.
+        // Elements that are not checked form one chunk.
         code.local_get(frame).i32_load(at(UNCHECKED)).if_(BlockType::Empty);
         code.local_get(frame).i32_load(at(UNCHECKED)).local_tee(count).i32_const(CHUNK).i32_gt_s();
         code.if_(BlockType::Empty).i32_const(CHUNK).local_set(count).end();
         code.local_get(frame).local_get(count).i32_store(at(CHECKED));
         code.local_get(frame).local_get(frame).i32_load(at(UNCHECKED)).local_get(count).i32_sub();
         code.i32_store(at(UNCHECKED));
-        // The remaining elements need no separate call, unless results overwrite inputs.
+        // Include the remaining elements in the last checked chunk, unless results overwrite inputs.
         code.local_get(frame).i32_load(at(UNCHECKED)).i32_eqz();
         for second in [false, true] {
             code.local_get(frame);
@@ -426,7 +427,7 @@ fn next_chunk() -> Function {
             code.i32_store(at(NEXT + word));
         }
         code.local_get(frame).i32_load(at(CHECKED)).i32_eqz().if_(BlockType::Empty).i32_const(1).return_().end();
-        // An input at the address of the results is read from a copy.
+        // Copy each input that the results overwrite, so that the checks can read it.
         element_bytes(code, loop_bits);
         code.local_set(bytes);
         for second in [false, true] {

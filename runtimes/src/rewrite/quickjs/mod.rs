@@ -1,22 +1,24 @@
-//! Makes QuickJS-NG 0.17 report where calls begin, and name the callee in errors. In all supported versions, lets
-//! modules that waited for another module's `await` be imported again.
+//! Makes QuickJS-NG 0.17 report where calls begin, and name the callee in errors. In all supported versions, fixes
+//! repeated imports of modules that waited for another module's `await`.
 //!
-//! The compiler records a source position before some instructions, but not before call instructions. These therefore
-//! have the position of their last argument. The parser of calls is changed to remember the position at which a call
-//! begins, as V8 defines it, and to record that position before the call instruction:
+//! The compiler records a source position before some instructions, but not before call instructions, which therefore
+//! have the position of their last argument. This module changes the parser of calls to store the position at which a
+//! call begins, and to record it before the call instruction. As in V8, a call begins at one of the following:
 //!
 //! * the name of the called variable or property, or `super`;
 //! * `new`;
 //! * the parenthesis or template, if another expression is called.
 //!
-//! Property accesses, destructuring patterns, spread elements of arrays, `this` and the end of a derived constructor are
-//! recorded as well. The position of the current call is stored in the parser's stack frame.
+//! The changed parser also records the positions of property accesses, destructuring patterns, spread elements of
+//! arrays, `this` and the end of a derived constructor. The position of the current call is stored in the parser's
+//! stack frame.
 //!
-//! If a callee is not a function or constructor, a value is not iterable, or `undefined` or `null` is destructured, the
-//! engine calls a function of the boot scripts, the namer. The namer returns the error message with the name of the
-//! value. The added global contains the address of the namer's value, or zero.
+//! The boot scripts define a function, the namer, which returns an error message with the name of a value. The engine
+//! calls the namer if a callee is not a function or constructor, a value is not iterable, or `undefined` or `null` is
+//! destructured. The added global contains the address of the namer's value, or zero.
 //!
-//! The changes apply only to known binaries. The error for unexpected code contains the function's name.
+//! The changes apply only to specific binaries. The error for unexpected code contains the function's name. The
+//! comments on generators describe the generated code.
 
 mod splices;
 #[cfg(test)]
@@ -55,7 +57,7 @@ const ADDED: &[(&str, &[u8])] = &[
     ("iterator_method", &[0x60, 5, 0x7f, 0x7e, 0x7f, 0x7e, 0x7f, 1, 0x7e]),
 ];
 
-/// Functions of the binary that the added functions call.
+/// The functions of the binary that the added functions call.
 const CALLED: &[&str] = &[
     "emit_source_loc_at",
     "JS_Call",
@@ -68,7 +70,7 @@ const CALLED: &[&str] = &[
     "JS_ToCStringLen2",
 ];
 
-/// The offset of the call's line in the parser's frame. If the line is 0, the call has no position yet.
+/// The offset of the call's line in the parser's frame. A call without a position has line 0.
 const CALL_LINE: u64 = 112;
 /// The offset of the call's column in the parser's frame.
 const CALL_COLUMN: u64 = 116;
@@ -93,10 +95,10 @@ const FRAME_PC: u64 = 28;
 const CLASS: u64 = 10;
 const FUNCTION_CODE: u64 = 24;
 
-/// Class IDs of functions with bytecode: plain, generator, asynchronous, and asynchronous generator.
+/// The class IDs of functions with bytecode: plain, generator, asynchronous, and asynchronous generator.
 const CLASSES: [i32; 4] = [13, 17, 55, 59];
 
-// Offsets in `JSFunctionBytecode`: the code, the variables and the variables of outer functions, each with its length.
+// Offsets in `JSFunctionBytecode`: the code, the variables and the variables of outer functions, and their lengths.
 const CODE: u64 = 12;
 const CODE_BYTES: u64 = 16;
 const VARIABLES: u64 = 24;
@@ -122,18 +124,18 @@ const NOT_A_FUNCTION: i32 = 9368;
 /// The address of the string "%s".
 const TEXT_FORMAT: i32 = 6111;
 
-/// The index of the C stack pointer's global.
+/// The index of the global with the C stack pointer.
 const STACK_POINTER: u32 = 0;
 /// The offsets of the namer's arguments.
 const ARGUMENTS: [u64; 7] = [0, 8, 16, 24, 32, 40, 48];
-/// The size of the stack area for the namer's arguments, in bytes: a multiple of 16.
+/// The size of the stack area for the namer's arguments, in bytes. Must be a multiple of 16.
 const ARGUMENT_BYTES: i32 = 64;
 
-/// The kind of error "not iterable". The splices and `callee.js` also contain the kinds: 0 if the callee is not a
-/// function, 1 if it is not a constructor, and 3 if `undefined` or `null` is converted to an object.
+/// The error kind "not iterable". The splices and `callee.js` also use kind 0 if the callee is not a function, 1 if the
+/// callee is not a constructor, and 3 if `undefined` or `null` is converted to an object.
 const NOT_ITERABLE: i32 = 2;
 
-/// Applies the changes to the compiler and the errors. Preserves custom sections.
+/// Applies the changes that record positions and name callees. Preserves custom sections.
 pub(super) fn locate_calls(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     locate_calls_with(module, SPLICES)
 }
@@ -183,7 +185,7 @@ fn locate_calls_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, Rewri
     ]))
 }
 
-/// Marks modules that waited for others as completed. Preserves custom sections.
+/// Applies the change that completes modules which waited for another module. Preserves custom sections.
 pub(super) fn complete_modules(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let functions = function_indices(&sections, &BTreeSet::from([FULFILLED]))?;
@@ -201,7 +203,7 @@ pub(super) fn complete_modules(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     Ok(sections.rebuild_all(vec![SectionChange::to(code)]))
 }
 
-/// Applies the change for the binary that contains this code of [`FULFILLED`].
+/// Applies the first of [`COMPLETIONS`] that matches the code of [`FULFILLED`].
 fn completed(body: &[u8], functions: &BTreeMap<String, u32>) -> Result<Vec<u8>, RewriteError> {
     let mut attempts = COMPLETIONS.iter().map(|splice| apply(body, &[splice], functions));
     attempts.find(Result::is_ok).unwrap_or_else(|| Err(RewriteError::UnexpectedCode(FULFILLED.to_owned())))
@@ -219,7 +221,7 @@ fn long(offset: u64) -> MemArg {
     MemArg { offset, align: 3, memory_index: 0 }
 }
 
-/// Indices that the code of the added functions uses.
+/// The indices that the added functions refer to.
 struct Context<'a> {
     functions: &'a BTreeMap<String, u32>,
     /// The index of the namer's global.
@@ -265,7 +267,7 @@ impl Context<'_> {
         Ok(function)
     }
 
-    /// Emits the position stored in the frame.
+    /// Records the position stored in the frame.
     fn record(&self, code: &mut InstructionSink<'_>) -> Result<(), RewriteError> {
         let (state, frame) = (0, 1);
         code.local_get(state).i32_load(at(PARSED_FUNCTION));
@@ -274,7 +276,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Stores the position of a token at which a call can begin.
+    /// Stores the position of the current token if a call can begin there. Otherwise, clears the position.
     fn begin_expression(&self, code: &mut InstructionSink<'_>) -> Result<(), RewriteError> {
         let (state, frame) = (0, 1);
         code.local_get(frame).i32_const(0).i32_store(at(CALL_LINE));
@@ -288,7 +290,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Stores the position of the current token if the call has no position yet, follows `?.`, or is a template.
+    /// Stores the position of the current token if the call has no position yet, follows `?.`, or is a tagged template.
     fn begin_call(&self, code: &mut InstructionSink<'_>) -> Result<(), RewriteError> {
         let (state, frame, is_plain) = (0, 1, 2);
         code.local_get(is_plain).i32_eqz().local_get(frame).i32_load(at(CALL_LINE)).i32_eqz().i32_or();
@@ -309,7 +311,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Returns the iterator method of an object, like `JS_GetPropertyInternal`. For `undefined` and `null`, throws the
+    /// Returns the iterator method of a value, like `JS_GetPropertyInternal`. For `undefined` and `null`, throws the
     /// namer's error if the namer returns a message.
     fn iterator_method(&self, code: &mut InstructionSink<'_>) -> Result<(), RewriteError> {
         let (context, object) = (0, 1);
@@ -329,10 +331,10 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Calls the namer with the code of the running function: its bytecode, its variables, outer functions' variables,
-    /// the offset of the instruction, the number of arguments, the kind of error and the value. Throws an error with the
-    /// message that the namer returns. Returns 0 if the running function has no bytecode or the namer returns no
-    /// message, and 1 if there is an exception.
+    /// Calls the namer with a description of the running function: its bytecode, its variables, the outer functions'
+    /// variables, the offset of the instruction and the number of arguments. Also passes the error kind and the value.
+    /// Throws an error with the message that the namer returns. Returns 0 if the running function has no bytecode or
+    /// the namer returns no message. Returns 1 if an exception was thrown.
     fn throw_named(&self) -> Result<Function, RewriteError> {
         let (context, value, kind) = (0, 1, 2);
         let (namer, frame, object, bytecode, arguments, text, result) = (3, 4, 5, 6, 7, 8, 9);
@@ -371,7 +373,7 @@ impl Context<'_> {
         code.local_get(arguments).local_get(context).local_get(bytecode).i32_load(at(OUTER_VARIABLES));
         code.local_get(bytecode).i32_load16_u(short(OUTER_COUNT)).i32_const(OUTER_BYTES).i32_mul();
         code.call(copy).i64_store(long(outer_at));
-        // A small integer's `JSValue` is the integer itself.
+        // The `JSValue` of a small integer is the integer itself.
         code.local_get(arguments).local_get(frame).i32_load(at(FRAME_PC)).local_get(bytecode).i32_load(at(CODE));
         code.i32_sub().i32_const(1).i32_sub().i64_extend_i32_u().i64_store(long(offset_at));
         code.local_get(arguments).local_get(bytecode).i32_load16_u(short(ARGUMENT_COUNT)).i64_extend_i32_u();
@@ -416,8 +418,9 @@ fn mark(code: &mut InstructionSink<'_>) {
     code.i32_store(at(CALL_COLUMN));
 }
 
-/// Computes the column of the current token of the parser state in local 0. The tokenizer counts columns only for some
-/// tokens. A token that spans lines begins before the current line.
+/// Computes the column of the current token. Local 0 is the parser state. The tokenizer counts columns only for some
+/// tokens, so the column is computed from the start of the line. A token that spans lines begins before the current
+/// line, and has the tokenizer's column.
 fn token_column(code: &mut InstructionSink<'_>) {
     let state = 0;
     let text_and_start = |code: &mut InstructionSink<'_>| {

@@ -19,11 +19,13 @@ const OBJECT: &str = "JS_ToObject";
 /// The name of the function that implements `apply`.
 const APPLY: &str = "js_function_apply";
 
-/// The name of the function that runs after a module's promise is fulfilled. It evaluates the modules that waited.
+/// The name of the function that runs after a module's promise is fulfilled. The function evaluates the modules that
+/// waited for the promise.
 pub(super) const FULFILLED: &str = "js_async_module_execution_fulfilled";
 
 /// Changes to [`FULFILLED`], one for each supported binary: 0.17 and 0.11. They clear `async_evaluation` of a module
-/// that waited, as for a module with its own `await`. In the original code, modules that import it later wait forever.
+/// that waited, as the engine does for a module with its own `await`. In the original code, later importers of such a
+/// module wait forever.
 pub(super) const COMPLETIONS: &[Splice] = &[
     Splice::new(FULFILLED, "20 09 41 05 3a 00 5f", "20 09 41 05 3a 00 5f 20 09 41 00 3a 00 7c"),
     Splice::new(FULFILLED, "20 09 41 05 3a 00 57", "20 09 41 05 3a 00 57 20 09 41 00 3a 00 74"),
@@ -51,13 +53,15 @@ pub(super) const SPLICES: &[Splice] = &[
         "02 40 20 00 10 {next_token} 45 0d 00 41 7f 21 04 0c 0a 0b 41 00 21 0a",
         "02 40 20 00 20 02 20 01 10 {begin_call} 20 00 10 {next_token} 45 0d 00 41 7f 21 04 0c 0a 0b 41 00 21 0a",
     ),
-    // Stores the position of a tagged template, for which local 10 is 1. The position of a call is already stored.
+    // Stores the position of a tagged template, for which local 10 is 1. For other calls, the position is already
+    // stored.
     Splice::new(
         PARSER,
         "41 00 21 07 0b 20 00 10 {emit_source_loc} 41 00 21 08",
         "41 00 21 07 0b 20 00 20 02 20 0a 45 10 {begin_call} 20 00 10 {emit_source_loc} 41 00 21 08",
     ),
-    // Records a call after its arguments: first a call with spread arguments (`...`), then a call without.
+    // Records a call after its arguments. The first splice changes calls with spread arguments (`...`), the second
+    // changes calls without them.
     Splice::new(
         PARSER,
         "20 00 28 02 60 41 0e 10 {emit_op} 02 40 02 40 02 40 02 40 20 08",
@@ -68,40 +72,40 @@ pub(super) const SPLICES: &[Splice] = &[
         "0c 08 0b 02 40 02 40 02 40 02 40 20 08 41 4e 6a",
         "0c 08 0b 20 00 20 02 10 {record_call} 02 40 02 40 02 40 02 40 20 08 41 4e 6a",
     ),
-    // Records the name after `.` or `?.`.
+    // Records the position of the name after `.` or `?.`.
     Splice::new(
         PARSER,
         "21 08 0b 02 40 02 40 20 08 41 a9 7f 47",
         "21 08 0b 20 00 20 02 10 {record_property} 02 40 02 40 20 08 41 a9 7f 47",
     ),
-    // Clears the position after a property in brackets, so that a call begins at its parenthesis.
+    // Clears the position at a property in brackets, so that a call of the property begins at its parenthesis.
     Splice::new(
         PARSER,
         "41 7f 21 04 20 00 10 {next_token} 0d 03 20 00 41 01 10 {js_parse_assign_expr2}",
         "41 7f 21 04 20 02 41 00 36 02 70 20 00 10 {next_token} 0d 03 20 00 41 01 10 {js_parse_assign_expr2}",
     ),
-    // Records the position of a pattern before its code, because the code of its value follows.
+    // Records the position of a destructuring pattern before the pattern's code.
     Splice::new(
         PATTERN_PARSER,
         "41 c0 00 6b 22 07 24 80 80 80 80 00",
         "41 c0 00 6b 22 07 24 80 80 80 80 00 20 00 10 {record_token}",
     ),
-    // Stores the position of a spread element's value in an array at offset 8 of the call's position, and records it
-    // before `append`.
+    // Stores the position of a spread element's value in an array, 8 bytes after the call's position. Records the
+    // position before `append`.
     Splice::new(
         PARSER,
         "0d 0b 41 d1 00 21 07 20 00 41 01 10 {js_parse_assign_expr2} 45 0d 01 0c 0b",
         "0d 0b 20 00 20 02 41 08 6a 10 {mark} 41 d1 00 21 07 20 00 41 01 10 {js_parse_assign_expr2} 0d 0b \
          20 00 20 02 41 08 6a 10 {record} 0c 01",
     ),
-    // Records `this`, which may be read before `super()`.
+    // Records the position of `this`, because reading it before `super()` throws an error.
     Splice::new(
         PARSER,
         "02 40 20 00 10 {next_token} 45 0d 00 41 7f 21 04 0c 0d 0b 20 00 41 e0 00 6a 22 04 28 02 00 41 bd 01",
         "20 00 10 {record_token} 02 40 20 00 10 {next_token} 45 0d 00 41 7f 21 04 0c 0d 0b \
          20 00 41 e0 00 6a 22 04 28 02 00 41 bd 01",
     ),
-    // Records the last token before a derived constructor returns `this`.
+    // Records the position of the last token before a derived constructor returns `this`.
     Splice::new(
         RETURN,
         "20 03 28 02 24 22 02 41 80 80 02 71 45 0d 00",
