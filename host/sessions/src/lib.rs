@@ -2,11 +2,11 @@
 //!
 //! * [`Sessions`]: resumes the sessions of a [`SessionStore`] on demand, and hibernates idle sessions.
 //! * [`DirectoryStore`]: a store in a directory. `ObjectStore`, with the `object-store` feature: a store in a bucket.
-//! * [`StorePolicy`]: when sessions are saved, and how many stay live.
+//! * [`StorePolicy`]: decides when sessions are saved, and limits how many stay live.
 //! * [`Prune`]: deletes old sessions.
 //!
-//! Several processes can share a store. Each write names the version that it replaces, so a process that lost its lock
-//! cannot overwrite another process's write ([`StoreError::Fenced`]).
+//! Several processes can share a store. Each write specifies the version that it replaces. A process that has lost its
+//! lock therefore cannot overwrite another process's write ([`StoreError::Fenced`]).
 
 mod manager;
 mod store;

@@ -1,9 +1,9 @@
 //! Sessions that outlive their process: live sessions in memory, hibernated sessions in a store.
 //!
 //! * [`sessions`]: opens, lists and removes sessions; saves and hibernates live sessions.
-//! * [`slot`]: the state of one session, which can be resumed and hibernated.
+//! * [`slot`]: the state of one session; resumes and hibernates it.
 //! * [`slots`]: the slots of all live sessions, handles to sessions, and the eviction of idle sessions.
-//! * [`storage`]: the store, the policy and the sandboxes; forks, exports and imports sessions.
+//! * [`storage`]: the store, the policy and the sandboxes; forks, exports and imports of sessions.
 
 mod sessions;
 mod slot;
@@ -20,14 +20,14 @@ pub use sessions::{
 };
 pub use slots::{ActiveSession, SessionGuard};
 
-/// A failed operation of [`Sessions`](crate::Sessions).
+/// Errors of [`Sessions`](crate::Sessions).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionsError {
     /// The store failed.
     #[error(transparent)]
     Store(StoreError),
-    /// The session, or an execution in it, failed in the host.
+    /// The session or one of its executions failed because of an error in the host.
     #[error(transparent)]
     Execute(#[from] ExecuteError),
     /// The session's sandbox could not be built.
@@ -45,17 +45,17 @@ pub enum SessionsError {
         /// The session's ID.
         id: SessionId,
     },
-    /// The session's lock belongs to another holder, or another thread is still using or changing the session.
+    /// The session's lock belongs to another process, or another thread is still using or changing the session.
     #[error("session `{id}` is in use by another process or thread; wait for it to finish, or use another session")]
     InUse {
         /// The session's ID.
         id: SessionId,
     },
-    /// A different process took over the session, even though this process held its lock.
+    /// A different process took over the session, even though this process held the session's lock.
     ///
-    /// The changes that this process made since its last save are not in the store, and its executions since then are
-    /// discarded. The live session was dropped without running its exit handlers. Effects outside the session, through
-    /// tools and in host directories, remain.
+    /// The changes that this process made since its last save are lost, and its executions since then are discarded.
+    /// The live session was dropped without running its exit handlers. Effects outside the session, through tools and
+    /// in host directories, remain.
     #[error("another process took over session `{id}`; the changes made here were discarded; run the script again")]
     Fenced {
         /// The session's ID.
@@ -71,7 +71,7 @@ pub enum SessionsError {
         /// The requested language.
         wanted: Language,
     },
-    /// No given sandbox can run the session.
+    /// No sandbox can run the session.
     #[error(
         "session `{id}` needs a sandbox for {language}{}; offer one with `--runtime`, or add one with \
          `SessionsBuilder::sandbox` or `Sessions::add_sandbox`",
@@ -82,10 +82,10 @@ pub enum SessionsError {
         id: SessionId,
         /// The session's language.
         language: Language,
-        /// The name of the session's runtime; `None` if any runtime for the language would do.
+        /// The name of the session's runtime. `None` if any runtime for the language is suitable.
         runtime: Option<String>,
     },
-    /// All live sessions are in use, and their number has reached `live_count`.
+    /// `live_count` sessions are live, and all of them are in use.
     #[error(
         "all live sessions are in use, and their number has reached `live_count` ({max}); wait for one of them, or raise the limit"
     )]
@@ -93,7 +93,7 @@ pub enum SessionsError {
         /// The limit, `live_count`.
         max: usize,
     },
-    /// The stored session cannot be resumed, or the bytes of an export or import are invalid.
+    /// The stored session cannot be resumed, or an exported session is invalid.
     #[error("session `{id}` cannot be resumed")]
     Resume {
         /// The session's ID.
@@ -101,7 +101,7 @@ pub enum SessionsError {
         /// The underlying error.
         source: Box<ResumeError>,
     },
-    /// The session was saved with a host directory as its workspace, and the sandbox has no workspace.
+    /// The session was saved with a host directory as its workspace, but the sandbox has no workspace.
     #[error(
         "session `{id}` cannot be resumed without its workspace `{name}`; \
          pass it with `--workspace` or `Policy::workspace`",
@@ -110,12 +110,12 @@ pub enum SessionsError {
     NoWorkspace {
         /// The session's ID.
         id: SessionId,
-        /// The host directory that was the workspace.
+        /// The host directory that was the session's workspace.
         workspace: String,
         /// The error from resuming the session.
         source: Box<ResumeError>,
     },
-    /// The session was saved with its own files, and the sandbox has a host directory as its workspace.
+    /// The session was saved with its own files, but the sandbox has a host directory as its workspace.
     #[error(
         "session `{id}` has its own files at `/app`, so `{name}` cannot be its workspace; omit the workspace \
          (`--workspace`, `Policy::workspace`), or mount it elsewhere in a new session",
@@ -124,7 +124,7 @@ pub enum SessionsError {
     OwnFiles {
         /// The session's ID.
         id: SessionId,
-        /// The sandbox's host directory.
+        /// The host directory that is the sandbox's workspace.
         given: String,
         /// The error from resuming the session.
         source: Box<ResumeError>,

@@ -1,4 +1,5 @@
-//! Opens, lists and removes stored sessions. Hibernates live sessions: saves them, and frees their memory and locks.
+//! Opens, lists and removes stored sessions. Hibernates live sessions: saves the sessions, and frees their memory and
+//! locks.
 
 use std::{
     io,
@@ -25,7 +26,7 @@ use crate::{
 };
 
 /// The sessions in one store. A stored session is resumed when it is used, and stays live until it is hibernated or
-/// removed. Cheap to clone; all methods can be called from any thread.
+/// removed. The value is cheap to clone, and its methods can be called from any thread.
 ///
 /// A session is live in at most one process, which holds the session's lock in the store.
 ///
@@ -50,17 +51,19 @@ pub struct Sessions(pub(super) Arc<Slots>);
 pub struct SessionsBuilder(Storage);
 
 impl SessionsBuilder {
-    /// Adds a sandbox in which sessions run. Add one for each runtime and policy. If several sandboxes have the same
-    /// language, a new session runs in the first. Listing, exporting, importing, deleting and pruning need no sandbox.
+    /// Adds a sandbox in which sessions run. Call this method once for each runtime and policy. If several sandboxes
+    /// have the same language, a new session runs in the first one. Listing, exporting, importing, deleting and pruning
+    /// do not require a sandbox.
     pub fn sandbox(self, sandbox: Sandbox) -> Self {
         self.0.sandboxes.write().push(sandbox);
         self
     }
 
-    /// Sets a function that creates missing sandboxes on demand. A program then loads only the runtimes in use.
+    /// Sets a function that creates missing sandboxes on demand, so that a program loads only the runtimes that it
+    /// uses.
     ///
-    /// The function receives the language, and the name of the runtime if the session names one. Later sessions reuse
-    /// the sandbox.
+    /// The function receives the language, and the name of the runtime if the session specifies one. Later sessions
+    /// reuse the sandbox.
     pub fn make_sandbox(
         mut self,
         make: impl Fn(Language, Option<&str>) -> Result<Sandbox, BuildError> + Send + Sync + 'static,
@@ -75,7 +78,7 @@ impl SessionsBuilder {
         self
     }
 
-    /// Seals every stored state with this key, and accepts only states that were sealed with it. Default: no key.
+    /// Seals every stored state with this key, and accepts only states that were sealed with the key. Default: no key.
     ///
     /// The seal also covers the session's ID. It does not prevent a rollback: an earlier state of the same session is
     /// as authentic as the latest state.
@@ -84,14 +87,14 @@ impl SessionsBuilder {
         self
     }
 
-    /// Stops waiting for locks, and for other threads that use or change sessions, when `token` is cancelled.
+    /// Sets a token that ends waits for locks, and for other threads that use or change sessions.
     pub fn cancel(mut self, token: &CancelToken) -> Self {
         self.0.cancel = token.clone();
         self
     }
 
-    /// When `token` is cancelled, cancels guest code that runs outside of requests: exit handlers, and code that runs
-    /// while variables are read. Cancelled code ends like a cancelled execution.
+    /// Sets a token that cancels guest code outside of requests: exit handlers, and code that runs while variables are
+    /// read. Cancelled code ends like a cancelled execution.
     pub fn stop(mut self, token: &CancelToken) -> Self {
         self.0.stop = token.clone();
         self
@@ -107,11 +110,12 @@ impl SessionsBuilder {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct NewSession {
-    /// Language. Default: the language of the first sandbox that has the `runtime`, or Python without such a sandbox.
+    /// The language. Default: the language of the first sandbox that has the `runtime`, or Python if there is no such
+    /// sandbox.
     pub language: Option<Language>,
     /// The name of the runtime. Default: the runtime of the language's first sandbox.
     pub runtime: Option<String>,
-    /// The value of the scripts' global variable `context`. Default: no such variable.
+    /// The value of the global variable `context` in scripts. Default: the variable does not exist.
     pub context: Option<JsonText>,
 }
 
@@ -144,7 +148,7 @@ impl NewSession {
 pub struct ListedPage {
     /// Sessions in the order of their IDs. A page can be shorter than requested even if more pages follow.
     pub sessions: Vec<ListedSession>,
-    /// The argument for [`PageRequest::after`] to request the next page; `None` on the last page.
+    /// The argument of [`PageRequest::after`] for the next page. `None` on the last page.
     pub next: Option<SessionId>,
 }
 
@@ -155,12 +159,12 @@ pub struct ListedSession {
     /// The stored record, as of the last save.
     #[serde(flatten)]
     pub stored: StoredEntry,
-    /// Information about the live session; `None` if the session is not live in this process.
+    /// Information about the live session. `None` if the session is not live in this process.
     pub live: Option<SessionInfo>,
 }
 
 impl Sessions {
-    /// Returns a builder for sessions that are stored in `store`.
+    /// Returns a builder for sessions in `store`.
     pub fn builder(store: Arc<dyn SessionStore>) -> SessionsBuilder {
         SessionsBuilder(Storage {
             store,
@@ -185,8 +189,8 @@ impl Sessions {
         &*self.0.storage.store
     }
 
-    /// Returns a handle to the session with this ID, live or not; `None` if there is no such session. Fails if the
-    /// store cannot be read.
+    /// Returns a handle to the session with this ID, whether it is live or not. Returns `None` if there is no such
+    /// session. Fails if the store cannot be read.
     pub fn get(&self, id: &SessionId) -> Result<Option<SessionGuard>, SessionsError> {
         let found = self.record(id)?.map(|_| self.guard(id));
         if found.is_some() {
@@ -195,8 +199,8 @@ impl Sessions {
         Ok(found)
     }
 
-    /// Returns the stored record of the session, as of its last save; `None` if there is no such session. Reads the
-    /// store only if the session is not live in this process. Fails if the store cannot be read.
+    /// Returns the session's record from its last save, or `None` if there is no such session. Reads the store only if
+    /// the session is not live in this process. Fails if the store cannot be read.
     pub fn record(&self, id: &SessionId) -> Result<Option<SessionRecord>, SessionsError> {
         let live = self.0.slot(id).state().live.clone();
         if let Some(record) = live.filter(|live| !live.is_fenced()).and_then(|live| live.record()) {
@@ -253,8 +257,8 @@ impl Sessions {
         Ok(ListedPage { sessions: self.with_live(page.entries), next: page.next })
     }
 
-    /// Returns all sessions in the order of their IDs. Reads all pages, which can take much time and memory. Fails if
-    /// the store cannot be read.
+    /// Returns all sessions in the order of their IDs. Reads all pages, which can take a lot of time and memory. Fails
+    /// if the store cannot be read.
     pub fn list_all(&self) -> Result<Vec<ListedSession>, SessionsError> {
         let mut pages = Pages::new(self.store());
         let mut all = Vec::new();
@@ -274,7 +278,7 @@ impl Sessions {
     }
 
     /// Closes and removes a session. Its exit handlers run within the limits of one execution. Fails if there is no
-    /// such session, or if it cannot be resumed to run them.
+    /// such session, or if it cannot be resumed to run the handlers.
     pub fn close(&self, id: &SessionId) -> Result<(), SessionsError> {
         if self.open(id)?.activate()?.close_and_remove()? {
             store::log_session("session.deleted", id);
@@ -294,11 +298,11 @@ impl Sessions {
         let storage = &self.0.storage;
         let removed = match &live {
             Some(live) => live.remove(storage).inspect_err(|_| slot.state().drop_fenced(live))?,
-            // `Any` deletes the session even if another process has written it since.
+            // Delete the session unconditionally, even if another process has just written it.
             None => block_on(storage.store.remove(&storage.lock(id, None)?, &Expected::Any))?,
         };
         slot.state().live = None;
-        // Free the session's lock before other threads can see the change as settled.
+        // Release the session's lock before the change ends and other threads continue.
         drop(live);
         if removed {
             store::log_session("session.deleted", id);
@@ -306,7 +310,7 @@ impl Sessions {
         Ok(removed)
     }
 
-    /// Removes stored sessions that exceed the limits of `prune`. Sessions that are live in any process remain.
+    /// Removes stored sessions that exceed the limits of `prune`. Skips sessions that are live in any process.
     ///
     /// # Errors
     /// [`SessionsError::Store`] if the store cannot be listed. If a session cannot be removed, the report contains the
@@ -328,11 +332,11 @@ impl Sessions {
         let slot = self.0.slot(id);
         let mut state = slot.lock_settled(&self.0.storage, self.0.storage.resuming_ms(), None)?;
         let exists = || SessionsError::Exists { id: id.clone() };
-        // Also check before locking: creating an existing session must fail without waiting for its users.
+        // Also check before locking, so that creating an existing session fails without waiting for its users.
         if state.alive().is_some() {
             return Err(exists());
         }
-        // The store can be slow, so other threads must not find the state locked.
+        // Unlock the state during the change, because the store can be slow.
         let _change = slot.change(state, &self.0.storage);
         if self.0.storage.is_stored(id)? {
             return Err(exists());
@@ -357,7 +361,7 @@ impl Sessions {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct HibernateReport {
-    /// Sessions that are saved in the store and no longer live.
+    /// Sessions that were saved to the store and are no longer live.
     pub hibernated: Vec<SessionId>,
     /// Sessions that could not be saved. They stay live, except after [`SessionsError::Fenced`].
     pub errors: Vec<(SessionId, SessionsError)>,
@@ -367,15 +371,15 @@ impl Sessions {
     /// Saves a session to the store and frees its memory and lock. Returns `false` if it was not live in this process.
     ///
     /// # Errors
-    /// [`SessionsError::InUse`] if the session is in use. [`SessionsError::Fenced`] if another process took it over;
-    /// its memory is freed without saving.
+    /// [`SessionsError::InUse`] if the session is in use. [`SessionsError::Fenced`] if another process took it over.
+    /// Its memory is then freed without saving.
     pub fn hibernate(&self, id: &SessionId) -> Result<bool, SessionsError> {
         let slot = self.0.slot(id);
         let state = slot.lock_unused(&self.0.storage)?;
         slot.hibernate(state, &self.0.storage)
     }
 
-    /// Hibernates the sessions that have been unused for the policy's `idle_ms` at `now`.
+    /// Hibernates the sessions that, at the time `now`, have been unused for at least the policy's `idle_ms`.
     pub fn hibernate_idle(&self, now: Instant) -> HibernateReport {
         let idle = Duration::from_millis(self.0.storage.policy.idle_ms);
         self.hibernate_due(|used_at| now.saturating_duration_since(used_at) >= idle)
@@ -387,8 +391,8 @@ impl Sessions {
         self.hibernate_due(|_| true)
     }
 
-    /// Starts a thread that hibernates idle sessions once per interval `every`. The thread ends when the returned value
-    /// is dropped, or at the next interval after the last handle to these sessions was dropped. Fails if the operating
+    /// Starts a thread that hibernates idle sessions at the interval `every`. The thread ends when the returned value
+    /// is dropped, or at the next interval after the last handle to these sessions is dropped. Fails if the operating
     /// system cannot create the thread.
     pub fn hibernate_idle_in_background(&self, every: Duration) -> io::Result<IdleThread> {
         let stop = CancelToken::new();
@@ -402,7 +406,7 @@ impl Sessions {
     fn hibernate_due(&self, is_due: impl Fn(Instant) -> bool) -> HibernateReport {
         let mut report = HibernateReport::default();
         for slot in self.0.all() {
-            // A session whose state another thread has locked at this moment is skipped; the next call checks it again.
+            // Skip a session whose state another thread has locked. The next call checks the session again.
             let Some(state) = slot.try_state() else { continue };
             if !state.is_idle() || !is_due(state.used_at) {
                 continue;
@@ -429,7 +433,7 @@ impl Drop for IdleThread {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // The thread does not panic; a panic would already have been reported.
+            // Ignore the result: the thread does not panic, and a panic would already have been reported.
             let _ = thread.join();
         }
     }
@@ -449,11 +453,11 @@ fn hibernate_periodically(slots: &Weak<Slots>, stop: &CancelToken, every: Durati
     }
 }
 
-/// When to write a live session to its store.
+/// The time at which a live session is written to its store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Save {
-    /// After each execution, before its result is returned. A crash of the process loses no reported result.
+    /// After each execution, before its result is returned. A crash of the process loses no result that was returned.
     #[default]
     AfterEach,
     /// When the session is hibernated. A crash of the process loses all changes since the last save.
@@ -465,19 +469,19 @@ pub enum Save {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct StorePolicy {
-    /// When to write live sessions to the store. Default: after each execution.
+    /// The time at which live sessions are written to the store. Default: after each execution.
     pub save: Save,
     /// The time without use after which a session is idle, in milliseconds. Default: 600,000 (ten minutes).
     pub idle_ms: u64,
-    /// Maximum number of live sessions. Activating another session hibernates the least recently used session. If all
-    /// live sessions stay in use for `lock_wait_ms`, activation fails with
-    /// [`TooManyLive`](crate::SessionsError::TooManyLive). Default: 100. 0 is treated as 1.
+    /// Maximum number of live sessions. At the limit, activating another session hibernates the least recently used
+    /// session. If all live sessions stay in use for `lock_wait_ms`, activation fails with
+    /// [`TooManyLive`](crate::SessionsError::TooManyLive). Default: 100. A value of 0 is treated as 1.
     pub live_count: usize,
-    /// The time to wait for a session that another process has locked, or until fewer than `live_count` sessions are
-    /// live, in milliseconds.
+    /// Maximum time to wait for a session that another process has locked, or until fewer than `live_count` sessions
+    /// are live, in milliseconds.
     ///
-    /// Default: 0, which still waits up to 50 ms for a lock, because other processes lock a session briefly to inspect
-    /// it.
+    /// Default: 0. Even then, a lock is awaited for up to 50 ms, because other processes lock a session briefly to
+    /// inspect it.
     pub lock_wait_ms: u64,
 }
 

@@ -20,15 +20,15 @@ use crate::{
     store::{self, MAX_WORKSPACE_BYTES},
 };
 
-/// The time to wait for another thread's change before a session is hibernated, removed or replaced, in milliseconds.
-/// Hibernating a session takes milliseconds, longer on a slow disk.
+/// Maximum time to wait for another thread's change before a session is hibernated, removed or replaced, in
+/// milliseconds. Hibernating a session takes a few milliseconds, or longer on a slow disk.
 pub(super) const HIBERNATING_MS: u64 = 1_000;
 
 /// The slot for one session in a [`Sessions`](crate::Sessions).
 #[derive(Debug)]
 pub(super) struct SessionSlot {
     pub(super) id: SessionId,
-    /// Not held while waiting for a change or a lock, or while a session is written.
+    /// A mutex that no thread holds while it waits for a change or a lock, or writes a session.
     state: Mutex<SlotState>,
 }
 
@@ -43,8 +43,8 @@ pub(super) struct SlotState {
     is_changing: bool,
 }
 
-/// The exclusive right to change a session: to resume, create, replace, hibernate or remove it. Dropping this value
-/// ends the right. The owner may wait for other processes, so threads that wait for the right can time out.
+/// The exclusive right to resume, create, replace, hibernate or remove a session. Dropping this value ends the right.
+/// The owner may wait for other processes, so threads that wait for the right can time out.
 #[derive(Debug)]
 pub(super) struct Change<'a> {
     slot: &'a SessionSlot,
@@ -52,8 +52,8 @@ pub(super) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Stores a session that became live, and counts its first use. Ends the change only then, or another thread could
-    /// hibernate the session first.
+    /// Stores a session that became live, counts its first use, and then ends the change. In any other order, another
+    /// thread could hibernate the session before its first use.
     pub(super) fn begin_use_of(self, live: &Arc<LiveSession>) {
         let mut state = self.slot.state();
         state.live = Some(Arc::clone(live));
@@ -75,14 +75,14 @@ pub(super) struct LiveSession {
     pub(super) session: Session,
     lock: SessionLock,
     created_at: Timestamp,
-    /// Set when this process learns that another process took over the session. From then on, nothing is saved.
+    /// `true` once this process knows that another process took over the session. The session is then no longer saved.
     is_fenced: AtomicBool,
-    /// Counts uses that may have changed the session. Increases when such a use ends or saves the session.
+    /// The number of uses that may have changed the session. Incremented when such a use ends or saves the session.
     pub(super) changes: AtomicU64,
-    /// Held while the session is written, so that states are written in order.
+    /// A mutex that is held while the session is written, so that states are written in order.
     saved: Mutex<SavedVersion>,
-    /// The stored record, which cannot change elsewhere while the session is locked. `None` before the first save and
-    /// after the removal.
+    /// The stored record. No other process can change it while this process holds the lock. `None` before the first
+    /// save and after the removal.
     record: Mutex<Option<SessionRecord>>,
     _place: LivePermit,
 }
@@ -133,7 +133,7 @@ impl SessionSlot {
         self.state().live.is_some()
     }
 
-    /// Waits for at most `wait_ms` until no thread is changing the session, and returns the locked state.
+    /// Waits at most `wait_ms` until no thread is changing the session, and returns the locked state.
     pub(super) fn lock_settled(
         &self,
         storage: &Storage,
@@ -156,17 +156,17 @@ impl SessionSlot {
         Ok(state)
     }
 
-    /// Begins a change of a settled state.
+    /// Begins a change of a state that no other thread is changing.
     pub(super) fn change<'a>(&'a self, mut state: MutexGuard<'a, SlotState>, storage: &'a Storage) -> Change<'a> {
         state.is_changing = true;
         Change { slot: self, changes: &storage.changes }
     }
 
-    /// Writes the session to the store if it has changed, and drops the live session. Returns `false` if it was not
-    /// live.
+    /// Writes the session to the store if it has changed, and drops the live session. Returns `false` if the session
+    /// was not live.
     ///
-    /// If another process took over the session, the session is dropped with its changes, and the result is an error. A
-    /// store can be slow, so this is a [`Change`] that other threads wait for.
+    /// Fails if another process took over the session. The session is then dropped with its changes. A store can be
+    /// slow, so other threads wait for this [`Change`] without holding the state's mutex.
     pub(super) fn hibernate<'a>(
         &'a self,
         mut state: MutexGuard<'a, SlotState>,
@@ -212,8 +212,8 @@ impl SlotState {
         self.used_at = Instant::now();
     }
 
-    /// Returns the live session, after dropping it if it has ended and has no users. The store still has the last saved
-    /// state of a dropped session.
+    /// Returns the live session. A session that has ended and has no users is dropped first. Its last saved state
+    /// remains in the store.
     pub(super) fn alive(&mut self) -> Option<Arc<LiveSession>> {
         if self.users == 0 && self.live.as_ref().is_some_and(|live| live.session.ended().is_some()) {
             self.live = None;
@@ -221,8 +221,8 @@ impl SlotState {
         self.live.clone()
     }
 
-    /// Drops a live session that another process took over, unsaved and without running its exit handlers. Other
-    /// threads can still use the session, but cannot save it.
+    /// Drops a live session that another process took over, without saving it or running its exit handlers. Threads
+    /// that already use the session can continue, but cannot save it.
     pub(super) fn drop_fenced(&mut self, fenced: &Arc<LiveSession>) {
         if fenced.is_fenced() && self.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, fenced)) {
             self.live = None;
@@ -246,7 +246,7 @@ impl LiveSession {
         }
     }
 
-    /// Makes a stored session live.
+    /// Resumes a stored session.
     pub(super) fn resumed(
         storage: &Storage,
         stored: &StoredSession,
@@ -277,7 +277,8 @@ impl LiveSession {
         Ok(Self { created_at, changes: AtomicU64::new(0), saved, record, ..Self::new(session, lock, place) })
     }
 
-    /// Makes a session live in the state before a suspended execution, which replaces the stored state at the next save.
+    /// Resumes a session in the state before a suspended execution. This state replaces the stored state at the next
+    /// save.
     pub(super) fn restored(
         storage: &Storage,
         StoredRecord { record, version }: StoredRecord,
@@ -297,10 +298,11 @@ impl LiveSession {
         Ok(Self { created_at, saved, record, ..Self::new(session, lock, place) })
     }
 
-    /// Writes the session to the store, if it may have changed since the last save.
+    /// Writes the session to the store if it may have changed since the last save.
     pub(super) fn save(&self, storage: &Storage) -> Result<(), SessionsError> {
         let mut saved = self.saved.lock();
-        // Read the counter before capturing the state: the state may miss a use that ends during the capture.
+        // Read the counter before capturing the state, because the state may not contain a use that ends during the
+        // capture.
         let changes = self.changes.load(Ordering::SeqCst);
         if saved.changes == changes {
             return Ok(());
@@ -332,19 +334,20 @@ impl LiveSession {
         Ok(())
     }
 
-    /// Returns the stored record without reading the store. `None` if the session was never saved or was removed.
+    /// Returns the stored record without reading the store. Returns `None` if the session was never saved or was
+    /// removed.
     pub(super) fn record(&self) -> Option<SessionRecord> {
         self.record.lock().clone()
     }
 
-    /// Removes the session from the store. Returns `false` if the store did not have it.
+    /// Removes the session from the store. Returns `false` if the session was not in the store.
     pub(super) fn remove(&self, storage: &Storage) -> Result<bool, SessionsError> {
-        // Taking this mutex waits for a save in progress.
+        // Lock this mutex to wait for any save in progress.
         let saved = self.saved.lock();
         let remove = |expected| block_on(storage.store.remove(&self.lock, expected));
         let removed = match remove(&saved.expected) {
-            // The record was damaged or replaced by a later version of Glovebox after the last save, so its version is
-            // unknown. Remove it unconditionally.
+            // After the last save, the record was damaged, or a later version of Glovebox wrote it. Its version is
+            // unknown, so remove it unconditionally.
             Err(StoreError::Damaged { .. } | StoreError::Format { .. }) => remove(&Expected::Any),
             removed => removed,
         };
@@ -353,7 +356,7 @@ impl LiveSession {
         Ok(removed)
     }
 
-    /// Replaces the stored session with the record `by` and its `state`.
+    /// Replaces the stored session with the record `by` and the state `state`.
     pub(super) fn replace(
         &self,
         store: &dyn SessionStore,

@@ -1,4 +1,4 @@
-//! Slots for live sessions (one per session ID), handles to stored sessions, and the eviction of idle sessions.
+//! Slots for sessions (one per session ID), handles to stored sessions, and the eviction of idle sessions.
 
 use std::{
     collections::HashMap,
@@ -40,7 +40,7 @@ impl Slots {
         Self { storage, map: Mutex::default(), live_count: Arc::default() }
     }
 
-    /// Returns the session's slot, and adds it if it is missing.
+    /// Returns the session's slot. Adds the slot if it does not exist.
     pub(super) fn slot(self: &Arc<Self>, id: &SessionId) -> SlotRef {
         let mut map = self.map.lock();
         let slot = map.entry(id.clone()).or_insert_with(|| Arc::new(SessionSlot::new(id.clone())));
@@ -52,8 +52,8 @@ impl Slots {
         map.values().map(|slot| SlotRef { slot: Arc::clone(slot), slots: Arc::clone(self) }).collect()
     }
 
-    /// Returns a permit for a live session. Hibernates another session if all permits are taken. The caller holds the
-    /// session's [`Change`](super::slot::Change).
+    /// Returns a permit for a live session. Hibernates another session if all permits are taken. The caller must hold
+    /// the session's [`Change`](super::slot::Change).
     pub(super) fn place(
         self: &Arc<Self>,
         id: &SessionId,
@@ -76,8 +76,8 @@ impl Slots {
         place.ok_or(SessionsError::TooManyLive { max })
     }
 
-    /// Hibernates the least recently used session that can be saved, other than `except`. Returns the error from a
-    /// failed save if no session could be hibernated.
+    /// Hibernates the least recently used session that can be saved, other than `except`. If no session could be
+    /// hibernated, returns the error of the first failed save.
     fn hibernate_oldest(self: &Arc<Self>, except: &SessionId) -> Result<Eviction, SessionsError> {
         let mut found = Eviction::InUse;
         let mut slots: Vec<(Instant, SlotRef)> = Vec::new();
@@ -138,8 +138,8 @@ impl Deref for SlotRef {
 impl Drop for SlotRef {
     fn drop(&mut self) {
         let mut map = self.slots.map.lock();
-        // References are created only under the map's lock: if only the map and this value hold the slot, no thread can
-        // add a reference.
+        // References are created only while the map is locked. If only the map and this value hold the slot, no thread
+        // can add a reference.
         let is_last = Arc::strong_count(&self.slot) == 2;
         if is_last && self.slot.try_state().is_some_and(|state| state.live.is_none()) {
             map.remove(&self.slot.id);
@@ -147,9 +147,9 @@ impl Drop for SlotRef {
     }
 }
 
-/// The result of the search for a session to hibernate.
+/// The result of searching for a session to hibernate.
 enum Eviction {
-    /// A session was hibernated or had ended: a permit is free.
+    /// A permit is free, because a session was hibernated or had ended.
     Freed,
     /// No session is idle, but one is being hibernated or resumed.
     Moving,
@@ -183,19 +183,19 @@ impl SessionGuard {
     /// [`Save::AfterEach`].
     ///
     /// # Errors
-    /// [`SessionsError::Unsaved`] if the session could not be saved; the error contains the execution.
-    /// [`SessionsError::Fenced`] if another process took over the session: the execution is discarded, and the next
-    /// call resumes the state that the other process stored.
+    /// [`SessionsError::Unsaved`] if the session could not be saved. The error contains the execution.
+    /// [`SessionsError::Fenced`] if another process took over the session. The execution is then discarded, and the
+    /// next call resumes the state that the other process stored.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, SessionsError> {
         let active = self.activate_unless(request.cancel_token())?;
         let executed = active.run(request);
         active.save_after(executed)
     }
 
-    /// Resumes the session unless it is already live, and keeps it live until the returned value is dropped.
+    /// Resumes the session if it is not already live, and keeps it live until the returned value is dropped.
     ///
-    /// Changes are written to the store by [`ActiveSession::save`], or when the session is hibernated. Fails if there is
-    /// no such session, if it stays in use elsewhere, or if it cannot be resumed.
+    /// Changes are written to the store by [`ActiveSession::save`], or when the session is hibernated. Fails if there
+    /// is no such session, if another process keeps it in use, or if it cannot be resumed.
     pub fn activate(&self) -> Result<ActiveSession, SessionsError> {
         self.activate_unless(None)
     }
@@ -226,13 +226,13 @@ impl SessionGuard {
     }
 
     /// Resumes the session in the state before a suspended execution, and keeps it live until the returned value is
-    /// dropped. The execution then continues with [`Suspended::request`]. `check` receives the stored record while the
-    /// session is locked. The stored state changes when the session is saved.
+    /// dropped. Continue the execution with [`Suspended::request`]. `check` receives the stored record while the
+    /// session is locked. The stored state changes only when the session is saved.
     ///
     /// # Errors
     /// [`SessionsError::InUse`] if the session is in use. [`SessionsError::Resume`] if the execution was suspended
-    /// outside a session, with another image, or in a state that exceeds a limit of the session's sandbox. Also fails if
-    /// `check` fails. The session then keeps its state.
+    /// outside a session, with another image, or in a state that exceeds a limit of the session's sandbox. Also fails
+    /// if `check` fails. After an error, the session keeps its state.
     pub fn restore_suspended<E: From<SessionsError>>(
         &self,
         suspended: &Suspended,
@@ -240,7 +240,7 @@ impl SessionGuard {
     ) -> Result<ActiveSession, E> {
         let storage = &self.slots.storage;
         let slot = self.slots.slot(&self.id);
-        // Saves changes and releases the lock.
+        // Save any changes and release the lock.
         slot.hibernate(slot.lock_unused(storage)?, storage)?;
         let mut state = slot.lock_unused(storage)?;
         if state.alive().is_some() {
@@ -269,15 +269,15 @@ impl SessionGuard {
     }
 }
 
-/// A live session in use: a [`Session`] that cannot be hibernated until this value is dropped. Changes through a clone
-/// of the [`Session`] after the drop may be lost.
+/// A live session in use, which cannot be hibernated until this value is dropped. Later changes through a clone of the
+/// [`Session`] may be lost.
 #[derive(Debug)]
 pub struct ActiveSession {
     session: Session,
-    /// Weak, because only the slot owns the live session: the session's lock is released as soon as the slot drops it.
+    /// A weak reference, so that the session's lock is released as soon as the slot drops the live session.
     live: Weak<LiveSession>,
     slot: SlotRef,
-    /// Set if the session was used since the last save.
+    /// `true` if the session was used after the last save.
     is_touched: AtomicBool,
 }
 
@@ -289,16 +289,17 @@ impl ActiveSession {
 
     /// Saves the session after an execution, if the policy is [`Save::AfterEach`], and returns the execution.
     ///
-    /// Call this for executions that were started with [`Session::start`]; [`SessionGuard::run`] already saves.
+    /// Call this for executions that were started with [`Session::start`]. [`SessionGuard::run`] saves the session
+    /// itself.
     ///
     /// # Errors
-    /// Returns the execution's own error. [`SessionsError::Unsaved`] if the session could not be saved; the error
-    /// contains the execution. [`SessionsError::Fenced`] if another process took over the session; the execution is
-    /// discarded and is not in the error.
+    /// Returns the execution's own error. [`SessionsError::Unsaved`] if the session could not be saved. The error
+    /// contains the execution. [`SessionsError::Fenced`] if another process took over the session. The execution is
+    /// then discarded.
     pub fn save_after(&self, executed: Result<Execution, ExecuteError>) -> Result<Execution, SessionsError> {
         let has_run = matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. }));
         if has_run {
-            // A different thread may have noticed during the execution that the session was taken over.
+            // During the execution, another thread may have noticed that another process took over the session.
             self.live()?;
         }
         let saves = self.slot.slots.storage.policy.save == Save::AfterEach;
@@ -306,7 +307,7 @@ impl ActiveSession {
             return Ok(executed?);
         }
         let id = &self.slot.id;
-        // A different thread may have saved the session, which cleared the flag, after the execution started.
+        // After the execution started, another thread may have saved the session, which cleared the flag.
         self.is_touched.store(true, Ordering::SeqCst);
         match (self.save(), executed) {
             (Ok(()), executed) => Ok(executed?),
@@ -324,37 +325,37 @@ impl ActiveSession {
         }
     }
 
-    /// Writes the session's current state to the store. The state is durable when this returns.
+    /// Writes the session's current state to the store. The state is durable when this method returns.
     ///
     /// # Errors
     /// [`SessionsError::Save`] if the state cannot be encoded. [`SessionsError::Store`] if it cannot be written.
     /// [`SessionsError::Fenced`] if another process took over the session.
     pub fn save(&self) -> Result<(), SessionsError> {
         let live = self.live()?;
-        // Clear the flag before saving: changes made from now on may be missing from the saved state.
+        // Clear the flag before saving, because the saved state may not contain changes made from now on.
         if self.is_touched.swap(false, Ordering::SeqCst) {
             live.changes.fetch_add(1, Ordering::SeqCst);
         }
         live.save(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))
     }
 
-    /// Returns the session for operations that do not change it. Other uses count as changes, so the session is saved
-    /// again before it is hibernated.
+    /// Returns the session for operations that do not change it. All other uses of this value count as changes, so the
+    /// session is saved again before it is hibernated.
     #[must_use]
     pub fn unchanged(&self) -> &Session {
         &self.session
     }
 
-    /// Ends the session, which runs its exit handlers, and removes it from the store. Returns `false` if the store did
-    /// not have it.
+    /// Runs the session's exit handlers, ends the session, and removes it from the store. Returns `false` if the
+    /// session was not in the store.
     pub(super) fn close_and_remove(&self) -> Result<bool, SessionsError> {
         self.close()?;
         let live = self.live()?;
         live.remove(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))
     }
 
-    /// Returns the live session. A missing session means [`SessionsError::Fenced`]: a session in use is dropped only if
-    /// another process takes it over.
+    /// Returns the live session. Fails with [`SessionsError::Fenced`] if the session was dropped, because a session in
+    /// use is dropped only after another process takes it over.
     fn live(&self) -> Result<Arc<LiveSession>, SessionsError> {
         let live = self.live.upgrade().filter(|live| !live.is_fenced());
         live.ok_or_else(|| SessionsError::Fenced { id: self.slot.id.clone() })
@@ -373,14 +374,14 @@ impl Deref for ActiveSession {
 impl Drop for ActiveSession {
     fn drop(&mut self) {
         let mut state = self.slot.state();
-        // After a takeover, the slot may hold a different live session.
+        // After another process took over the session, the slot may contain a different live session.
         let ours = state.live.as_ref().filter(|live| Arc::as_ptr(live) == self.live.as_ptr());
         if let Some(live) = ours.filter(|_| self.is_touched.load(Ordering::SeqCst)) {
             live.changes.fetch_add(1, Ordering::SeqCst);
         }
         state.users -= 1;
         state.used_at = Instant::now();
-        // `alive` drops the session if it has ended.
+        // Drop the session if it has ended.
         state.alive();
         drop(state);
         self.slot.slots.storage.changes.notify();
@@ -394,8 +395,8 @@ impl Sessions {
         self.0.slot(id).is_live()
     }
 
-    /// Returns the description of the session. `None` if the session is not live in this process, or if another thread
-    /// has locked its state at this moment.
+    /// Returns a description of the session. Returns `None` if the session is not live in this process, or if another
+    /// thread currently holds the lock of its state.
     #[must_use]
     pub fn live_info(&self, id: &SessionId) -> Option<SessionInfo> {
         let slot = self.0.slot(id);
@@ -403,15 +404,15 @@ impl Sessions {
         Some(state.live.as_ref()?.session.info())
     }
 
-    /// Returns the time when the least recently used idle session, other than `except`, was last used. `None` if no
-    /// session is idle.
+    /// Returns the time when the least recently used idle session, other than `except`, was last used. Returns `None`
+    /// if no session is idle.
     #[must_use]
     pub fn idle_since(&self, except: Option<&SessionId>) -> Option<Instant> {
         self.least_recently_used(except).map(|(used_at, _)| used_at)
     }
 
-    /// Hibernates the least recently used idle session, other than `except`. A session that cannot be saved is dropped:
-    /// the store still has its last saved state. Returns `false` if no session was evicted.
+    /// Hibernates the least recently used idle session, other than `except`. A session that cannot be saved is dropped,
+    /// and its last saved state remains in the store. Returns `false` if no session was evicted.
     pub fn evict_idle(&self, except: Option<&SessionId>) -> bool {
         let Some((_, slot)) = self.least_recently_used(except) else { return false };
         let Some(state) = slot.try_state().filter(|state| state.is_idle()) else { return false };

@@ -1,4 +1,4 @@
-//! The store, policy and sandboxes of sessions. Forks, exports and imports stored sessions.
+//! The store, the policy and the sandboxes of sessions. Forks, exports and imports stored sessions.
 
 use std::{
     fmt,
@@ -16,15 +16,16 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use super::{SessionGuard, Sessions, SessionsError, StorePolicy, slot::LiveSession};
 use crate::{Expected, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, block_on, store};
 
-/// Creates a sandbox for the runtime with this name, or for the language if no runtime is named.
+/// A function that creates a sandbox for the runtime with this name. Without a name, it chooses a runtime for the
+/// language.
 pub(super) type MakeSandbox = Box<dyn Fn(Language, Option<&str>) -> Result<Sandbox, BuildError> + Send + Sync>;
 
-/// The polling interval for a lock that another process holds: the other process cannot wake this one.
+/// The polling interval for a lock that another process holds. Processes cannot wake each other.
 const POLL: Duration = Duration::from_millis(5);
 /// Minimum wait in milliseconds for a session's lock, even with `lock_wait_ms = 0`. Pruning and the search for leftover
 /// lock files hold the lock briefly.
 const MOMENT_MS: u64 = 50;
-/// The time to wait for another thread that is resuming or creating this session, in milliseconds, in addition to
+/// Maximum time to wait for another thread that is resuming or creating this session, in milliseconds, in addition to
 /// `lock_wait_ms`.
 const RESUMING_MS: u64 = 10_000;
 
@@ -34,10 +35,10 @@ pub(super) struct Storage {
     pub(super) policy: StorePolicy,
     pub(super) key: Option<SessionKey>,
     pub(super) cancel: CancelToken,
-    /// Cancels code that sessions run outside of requests.
+    /// A token that cancels code that sessions run outside of requests.
     pub(super) stop: CancelToken,
     pub(super) sandboxes: RwLock<Vec<Sandbox>>,
-    /// Creates sandboxes on demand.
+    /// A function that creates sandboxes on demand.
     pub(super) make_sandbox: Option<MakeSandbox>,
     pub(super) changes: Arc<EventCounter>,
 }
@@ -62,7 +63,7 @@ impl EventCounter {
         *self.count.lock()
     }
 
-    /// Waits until the count differs from `seen`, for at most `max`.
+    /// Waits at most `max` until the count differs from `seen`.
     fn wait(&self, seen: u64, max: Duration) {
         let mut count = self.count.lock();
         self.changed.wait_while_for(&mut count, |count| *count == seen, max);
@@ -72,7 +73,7 @@ impl EventCounter {
 /// The result of an attempt in [`Storage::retry`].
 pub(super) enum Attempt<T> {
     Done(T),
-    /// Not done yet. The caller retries until `wait_ms` after the first attempt.
+    /// The attempt must be repeated, until `wait_ms` after the first attempt.
     Again {
         wait_ms: u64,
     },
@@ -94,8 +95,8 @@ impl Storage {
         }
     }
 
-    /// Returns the sandbox for a stored session: found by image, found by runtime, created on demand, or found by
-    /// language, in this order. If the image differs, resuming reports the error.
+    /// Returns the sandbox for a stored session. Searches by image, then by runtime, then creates a sandbox on demand,
+    /// and finally searches by language. If the image differs, resuming the session reports the error.
     pub(super) fn sandbox_for(&self, record: &SessionRecord) -> Result<Sandbox, SessionsError> {
         let exact = self.find(|sandbox| sandbox.image_sha256() == Some(&record.image_sha256));
         if let Some(sandbox) = exact.or_else(|| self.find(|sandbox| sandbox.runtime_name() == record.runtime)) {
@@ -142,7 +143,7 @@ impl Storage {
         let Some(make) = &self.make_sandbox else { return Ok(None) };
         let sandbox = make(language, runtime)?;
         let mut sandboxes = self.sandboxes.write();
-        // If two threads made the same sandbox, or one sandbox has two names, keep the first.
+        // If two threads created the same sandbox, or one sandbox has two names, keep the first sandbox.
         match sandboxes.iter().find(|other| other.runtime_name() == sandbox.runtime_name()) {
             Some(other) => Ok(Some(other.clone())),
             None => {
@@ -152,7 +153,7 @@ impl Storage {
         }
     }
 
-    /// Returns the milliseconds to wait for a session that another thread is resuming.
+    /// Returns the maximum time to wait for a session that another thread is resuming, in milliseconds.
     pub(super) fn resuming_ms(&self) -> u64 {
         self.policy.lock_wait_ms.saturating_add(RESUMING_MS)
     }
@@ -161,8 +162,8 @@ impl Storage {
         self.cancel.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled)
     }
 
-    /// Repeats `attempt` after each change of a session in this process until it is done. Returns `None` after the
-    /// attempt's `wait_ms` or on cancellation.
+    /// Repeats `attempt` after each change of a session in this process until the attempt succeeds or fails. Returns
+    /// `None` after the attempt's `wait_ms` or on cancellation.
     pub(super) fn retry<T>(
         &self,
         cancel: Option<&CancelToken>,
@@ -181,7 +182,7 @@ impl Storage {
                 return Ok(None);
             }
             if hooks.is_empty() {
-                // The hook of a token that is already cancelled runs immediately, so no cancellation is missed.
+                // If a token is already cancelled, its hook runs immediately, so no cancellation is missed.
                 let changes = &self.changes;
                 hooks.extend([Some(&self.cancel), cancel].into_iter().flatten().map(|token| {
                     let changes = Arc::clone(changes);
@@ -192,7 +193,7 @@ impl Storage {
         }
     }
 
-    /// Acquires a session's lock. Waits for it up to `lock_wait_ms`, or [`MOMENT_MS`] if that is longer.
+    /// Acquires a session's lock. Waits at most `lock_wait_ms`, or [`MOMENT_MS`] if that is longer.
     pub(super) fn lock(&self, id: &SessionId, cancel: Option<&CancelToken>) -> Result<SessionLock, SessionsError> {
         let wait_ms = self.policy.lock_wait_ms.max(MOMENT_MS);
         let begun = Instant::now();
@@ -203,15 +204,15 @@ impl Storage {
             if self.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(wait_ms) {
                 return Err(SessionsError::InUse { id: id.clone() });
             }
-            // Polls instead of retrying after each change in this process: an attempt can be a network request.
+            // Poll instead of retrying after each change in this process, because an attempt can be a network request.
             let _ = self.cancel.wait_timeout(POLL);
         }
     }
 }
 
 impl Sessions {
-    /// Forks a session: the fork starts with the same variables, functions and files, and from then on the two sessions
-    /// are independent. The fork is immediately written to the store.
+    /// Forks a session. The fork starts with copies of the session's variables, functions and files. Later changes to
+    /// one of the sessions do not affect the other one. The fork is immediately written to the store.
     ///
     /// # Errors
     /// [`SessionsError::NotFound`] if there is no session `id`. [`SessionsError::Exists`] if there is a session `fork`.
@@ -221,7 +222,7 @@ impl Sessions {
         self.add(&fork, |storage| {
             let options = SessionOptions::default().id(fork.as_str()).cancel(&storage.stop);
             let forked = original.fork_with(options)?;
-            // Save the original, whose fork counter has changed: the counter gives the next fork different random
+            // Save the original, because its fork counter has changed. The counter gives each fork different random
             // numbers, even with a fixed seed.
             original.save()?;
             Ok(forked)
@@ -230,11 +231,11 @@ impl Sessions {
         Ok(self.guard(&fork))
     }
 
-    /// Returns a session in the format of [`Session::hibernate`](glovebox::Session::hibernate), sealed with the key of
-    /// these sessions if they have one.
+    /// Returns a session in the format of [`Session::hibernate`](glovebox::Session::hibernate). If these sessions have
+    /// a key, the session is sealed with it.
     ///
-    /// A session that is live in this process is saved first. If the store is full, its current state is returned
-    /// without saving it. Any other session is read from the store. Needs no sandbox, and no memory to resume the
+    /// Saves a session that is live in this process first. If the store is full, returns the current state without
+    /// saving it. Any other session is read from the store, which requires no sandbox, and no memory for resuming the
     /// session.
     ///
     /// # Errors
@@ -259,14 +260,14 @@ impl Sessions {
         reseal(&stored.state, storage.key.as_ref(), id.as_str(), "").map_err(|source| unusable(id, source))
     }
 
-    /// Writes an exported session to the store, after checking its seal. Needs no sandbox.
+    /// Checks the seal of an exported session, and writes the session to the store. Does not require a sandbox.
     ///
     /// The image and the policy's limits are checked when the session is resumed.
     ///
     /// # Errors
-    /// [`SessionsError::Exists`] if there is a session with this ID and `if_exists` is [`IfExists::Fail`].
+    /// [`SessionsError::Exists`] if a session with this ID exists and `if_exists` is [`IfExists::Fail`].
     /// [`SessionsError::InUse`] if the session with this ID is in use. [`SessionsError::Resume`] if the bytes cannot be
-    /// read or their seal is wrong.
+    /// parsed or their seal is wrong.
     pub fn import(&self, id: SessionId, bytes: &[u8], if_exists: IfExists) -> Result<SessionGuard, SessionsError> {
         let state =
             reseal(bytes, self.0.storage.key.as_ref(), "", id.as_str()).map_err(|source| unusable(&id, source))?;
@@ -289,7 +290,7 @@ impl Sessions {
         let (expected, replaced) = match block_on(store.record(&id)) {
             Ok(None) => (Expected::Absent, 0),
             Ok(Some(stored)) => (Expected::Version(stored.version), stored.record.generation),
-            // The generation of a damaged record, of a later version's, or of an unusable file is unknown.
+            // The generation is unknown if the record is damaged or in a later format, or if the file is unusable.
             Err(StoreError::Damaged { .. } | StoreError::Format { .. } | StoreError::Directory(_)) => {
                 (Expected::Any, 0)
             }
@@ -319,9 +320,9 @@ impl Sessions {
             }
             Holder::Lock(lock) => drop(block_on(store.put(lock, &expected, &record, &state))?),
         }
-        // The replaced session had to stay live until the write succeeded.
+        // Drop the replaced session only after the write has succeeded.
         slot.state().live = None;
-        // Free the lock before other threads can see the change as settled.
+        // Release the lock before the change ends and other threads continue.
         drop(holder);
         drop(live);
         store::log_session("session.created", &id);
@@ -333,7 +334,7 @@ impl Sessions {
 enum Holder<'a> {
     /// The live session.
     Live(&'a Arc<LiveSession>),
-    /// A lock that was acquired for this import.
+    /// The session's lock, acquired for this import.
     Lock(SessionLock),
 }
 

@@ -1,4 +1,4 @@
-//! The directory store, with one file per session. The head of the file contains the session's record.
+//! The directory store, with one file per session. The head of each file contains the session's record.
 
 use std::{
     fmt::Write as _,
@@ -32,15 +32,15 @@ const LOCK_PREFIX: &str = ".lock-";
 ///
 /// The directory is private to the user, like the cache. It is created with mode 0700, and rejected if another user
 /// owns it or can write to it. Links in the directory are not followed. A state is written to a new file, synced and
-/// renamed, so a killed writer leaves the earlier state. Locks are `flock`s on separate files and end with the process
-/// that holds them.
+/// renamed, so a killed writer leaves the earlier state intact. Each lock is a `flock` on a separate file, and ends
+/// with the process that holds it.
 ///
-/// Each file contains the version of its write: 128 random bits. A write compares the version in the file with the
-/// [expected](Expected) version, then renames its new file over it. The lock makes the two steps atomic.
+/// Each file contains the version of its write: 128 random bits. A writer compares the version in the file with the
+/// [expected](Expected) version, and then renames its new file over the old one. The lock makes the two steps atomic.
 ///
 /// A lock is lost only if its file is removed, or if `flock` on the file system does not exclude other machines. Even
-/// then, a writer detects an earlier completed write. But two writers that compare at the same moment can both succeed,
-/// and the later write remains. All I/O happens on the polling thread.
+/// then, a writer detects a write that has completed. But two writers that compare versions at the same moment can both
+/// succeed, and the later write remains. All I/O happens on the thread that polls the future.
 #[derive(Debug)]
 pub struct DirectoryStore {
     dir: Arc<TrustedDir>,
@@ -55,9 +55,9 @@ impl DirectoryStore {
         let dir = Arc::new(TrustedDir::open(path.as_ref(), GuardedDirectory::Sessions)?);
         dir.remove_leftovers()?;
         for name in dir.names()? {
-            // Taking and releasing the lock removes its file.
+            // Acquiring and releasing a lock removes its file.
             if let Some(id) = name.strip_prefix(LOCK_PREFIX).and_then(|id| SessionId::new(id).ok()) {
-                // An invalid lock file only affects its own session.
+                // A lock file that cannot be removed affects only its own session.
                 if let Err(error) = FileLock::try_take(&dir, &lock_name(&id)) {
                     tracing::debug!(target: "glovebox", %error, "could not remove a session's lock file");
                 }
@@ -66,8 +66,8 @@ impl DirectoryStore {
         Ok(Self { dir })
     }
 
-    /// Maximum size of a state: 8 GiB, the maximum memory of a guest and as many bytes in files. A state is read as a
-    /// whole, before the limits of a policy are checked.
+    /// Maximum size of a state: 8 GiB. This is the maximum memory of a guest, plus the same size in files. A whole
+    /// state is read into memory before the limits of a policy are checked.
     pub const MAX_STATE_BYTES: u64 = 2 * Limits::MAX_MEMORY_BYTES;
 
     /// Returns the directory's path.
@@ -90,7 +90,7 @@ impl DirectoryStore {
         Ok(Some(SessionFile { head: read_head(id, &start, bytes), file, bytes }))
     }
 
-    /// Returns `true` if the session exists in the expected version, and always for [`Expected::Any`]. Fails if a
+    /// Returns `true` if the session exists in the expected version, or if `expected` is [`Expected::Any`]. Fails if a
     /// different version exists.
     fn check(&self, id: &SessionId, expected: &Expected) -> Result<bool, StoreError> {
         let found = match expected {
@@ -101,7 +101,7 @@ impl DirectoryStore {
         match (found, expected) {
             (None, _) => Ok(false),
             (Some(opened), Expected::Version(version)) => {
-                // An unreadable head may have the expected version, so it is not reported as a takeover.
+                // Do not report an unreadable head as [`StoreError::Fenced`], because it may have the expected version.
                 let (stored, _) = opened.head.map_err(|reason| self.unreadable(id, reason))?;
                 if stored.version == *version { Ok(true) } else { Err(fenced()) }
             }
@@ -121,9 +121,9 @@ impl DirectoryStore {
                 let found = opened.head.map(|(stored, _)| stored).map_err(|reason| reason.to_string());
                 Some(StoredEntry::new(id, opened.bytes, stored_at, found))
             }
-            // The session was removed during the listing.
+            // The session was removed after the names were listed.
             Ok(None) => None,
-            // An unreadable session must not hide other sessions.
+            // List an unreadable session as damaged instead of failing, so that other sessions are listed.
             Err(error) => Some(StoredEntry::new(id, 0, Timestamp::from_unix_ms(0), Err(error.to_string()))),
         }
     }
@@ -156,7 +156,7 @@ impl SessionStore for DirectoryStore {
         let version = StoredVersion::random();
         let mut file = self.dir.create()?;
         file.write_all(&encode_head(record, &version)).and_then(|()| file.write_all(state)).map_err(failed)?;
-        // Check as late as possible: another process may have broken the lock and written.
+        // Check as late as possible, because another process may have ignored the lock and written the session.
         if !self.check(id, expected)? && matches!(expected, Expected::Version(_)) {
             return Err(StoreError::Fenced { id: id.clone() });
         }
@@ -170,7 +170,7 @@ impl SessionStore for DirectoryStore {
         let bytes = stored.record.bytes;
         check_length(id, bytes, Self::MAX_STATE_BYTES)?;
         let mut state = Vec::new();
-        // Read a byte more than recorded, to detect a file that is too long.
+        // Read one byte more than recorded, to detect a file that is too long.
         let max = bytes.saturating_add(1);
         let read = file.seek(SeekFrom::Start(start as u64)).and_then(|_| file.take(max).read_to_end(&mut state));
         read.map_err(|error| CacheError::io("read", &self.dir.path_of(&file_name(id)), error))?;
@@ -228,15 +228,15 @@ const VERSION: &str = "2";
 /// times its length.
 const MAX_HEAD_BYTES: usize = 4096 + 6 * MAX_WORKSPACE_BYTES;
 
-/// Encodes a record as two lines of text: magic, format version, write version and digest; then the record as JSON. The
-/// state follows in the file.
+/// Encodes a record as two lines of text. The first line contains the magic, the format version, the write version and
+/// the digest. The second line contains the record as JSON. The state follows in the file.
 pub(super) fn encode_head(record: &SessionRecord, version: &StoredVersion) -> Vec<u8> {
-    // A record contains only strings and numbers, so this cannot fail.
+    // Serialization cannot fail, because a record contains only strings and numbers.
     let json = serde_json::to_string(record).unwrap_or_default();
     format!("{MAGIC} {VERSION} {version} {}\n{json}\n", digest(version.as_str(), &json)).into_bytes()
 }
 
-/// Returns the error for a head with this version.
+/// Returns the error for a head with this unsupported format version.
 fn of_version(version: &str) -> RecordError {
     let is_number = version.bytes().all(|byte| byte.is_ascii_digit());
     match (version.parse::<u32>(), VERSION.parse::<u32>()) {
@@ -316,11 +316,11 @@ mod tests {
         let head = encode_head(&record, &StoredVersion::random());
         let path = dir.path().join(file_name(&id));
         std::fs::write(&path, &head).unwrap();
-        // This file is sparse and takes no space.
+        // The file is sparse and takes no disk space.
         File::options().write(true).open(&path).unwrap().set_len(head.len() as u64 + bytes).unwrap();
         let error = block_on(store.get(&id)).unwrap_err();
         assert!(matches!(error, StoreError::TooLarge { .. }), "{error}");
-        // The session can still be listed and removed.
+        // A session that is too large can still be listed and removed.
         let listed = block_on(store.list(&PageRequest::default())).unwrap().entries;
         assert_eq!(listed.first().and_then(|entry| entry.record.as_ref()), Some(&record));
         let lock = block_on(store.try_lock(&id)).unwrap().unwrap();

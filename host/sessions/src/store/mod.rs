@@ -37,27 +37,28 @@ pub use record::{
 /// A store of hibernated sessions, such as [`DirectoryStore`]. Other implementations can use a database or an object
 /// store.
 ///
-/// Writes are atomic. A reader receives the last state whose [`put`](Self::put) returned, or a later state, even if the
-/// writer crashed. Several threads and processes can use a store concurrently.
+/// Writes are atomic. A reader receives the state of the last [`put`](Self::put) that returned, or a later state, even
+/// if a writer crashed. Several threads and processes can use a store concurrently.
 ///
-/// A writer holds the session's lock, and also passes the version that it expects in the store ([`Expected`]). A holder
-/// can lose its lock without noticing, for example if a lease expired while the process was frozen. The version check
-/// detects this: the late writer receives [`StoreError::Fenced`], and the other process's writes remain.
+/// A writer holds the session's lock, and also passes the version that it expects in the store ([`Expected`]). A
+/// process can lose its lock without noticing, for example if its lease expires while the process is frozen. The
+/// version check detects this. The late writer receives [`StoreError::Fenced`], and the other process's writes remain.
 ///
-/// The futures need no async runtime. They can do I/O on the thread that polls them, so poll them only where blocking
-/// is allowed, for example with [`block_on`].
+/// The futures do not need an async runtime. They can perform I/O on the thread that polls them, so poll them only
+/// where blocking is allowed, for example with [`block_on`].
 #[async_trait]
 pub trait SessionStore: fmt::Debug + Send + Sync {
-    /// Acquires the session's lock, which is exclusive among all users of the store. Returns `None` if this or another
-    /// process already holds it. The session need not exist.
+    /// Acquires the session's lock, which is exclusive among all users of the store. Returns `None` if this process or
+    /// another process already holds the lock. The session need not exist.
     async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError>;
 
-    /// Replaces the expected version of a session, and returns the new version. The write is durable when this returns.
+    /// Replaces the expected version of a session, and returns the new version. The write is durable when the future
+    /// completes.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if the store does not have the expected version. [`StoreError::NotLocked`] if `lock` is
-    /// for a different session. [`StoreError::TooLarge`] if the state exceeds the store's limit. In these cases nothing
-    /// was written.
+    /// for a different session. [`StoreError::TooLarge`] if the state exceeds the store's limit. After these errors,
+    /// the store is unchanged.
     async fn put(
         &self,
         lock: &SessionLock,
@@ -66,17 +67,19 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
         state: &[u8],
     ) -> Result<StoredVersion, StoreError>;
 
-    /// Reads a session's record, version and state, all from the same write; `None` if there is no such session.
+    /// Reads a session's record, version and state, all from the same write. Returns `None` if there is no such
+    /// session.
     async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError>;
 
     /// Like [`get`](Self::get), but without the state.
     async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError>;
 
-    /// Returns a page of sessions, sorted by ID. Damaged sessions are marked. [`Pages`] iterates over all pages.
+    /// Returns a page of sessions, sorted by ID. The page includes damaged sessions, with the damage. Use [`Pages`] to
+    /// iterate over all pages.
     async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError>;
 
-    /// Counts the sessions, including damaged ones, up to `max`. Stores that can count without reading records should
-    /// override this.
+    /// Counts the sessions, including damaged ones, up to `max`. A store that can count sessions without reading
+    /// records should override this method.
     async fn count(&self, max: usize) -> Result<usize, StoreError> {
         let (mut count, mut page) = (0_usize, PageRequest::default());
         while count < max {
@@ -103,9 +106,9 @@ impl Wake for ThreadWaker {
     }
 }
 
-/// Polls a future on this thread until it completes. The future must not need an async runtime; the futures of a
-/// [`SessionStore`](crate::SessionStore) do not. Parks the thread between polls, so call it only where blocking is
-/// allowed.
+/// Polls a future on this thread until it completes. The future must not need an async runtime. The futures of a
+/// [`SessionStore`](crate::SessionStore) meet this condition. Parks the thread between polls, so call this function
+/// only where blocking is allowed.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
@@ -125,8 +128,8 @@ pub struct SessionLock {
 }
 
 impl SessionLock {
-    /// Creates a lock of this session. Only stores call this. Dropping the lock drops `guard`, which must then release
-    /// the lock.
+    /// Creates a lock for this session. Only stores call this function. Dropping the lock drops `guard`, which must
+    /// then release the lock in the store.
     pub fn new(id: SessionId, guard: impl Any + Send + Sync) -> Self {
         Self { id, guard: Box::new(guard) }
     }
@@ -137,8 +140,8 @@ impl SessionLock {
         &self.id
     }
 
-    /// Returns the guard that the lock was created with, such as a lease that a store checks before a write. `None` if
-    /// the guard has a different type, because the lock is from a different store.
+    /// Returns the guard that the lock was created with, such as a lease that a store checks before a write. Returns
+    /// `None` if the guard has a different type, because the lock is from a different store.
     #[must_use]
     pub fn guard<T: Any>(&self) -> Option<&T> {
         self.guard.downcast_ref()
@@ -151,8 +154,8 @@ impl fmt::Debug for SessionLock {
     }
 }
 
-/// Fails if `record` is not for the locked session, its length differs from the state's length, or the state has more
-/// than `max` bytes. `damaged` creates the error for a wrong length.
+/// Fails if `record` is not for the locked session, if its length differs from the state's length, or if the state has
+/// more than `max` bytes. `damaged` creates the error for a wrong length.
 fn check_write(
     lock: &SessionLock,
     record: &SessionRecord,
@@ -204,7 +207,7 @@ impl From<&str> for RecordError {
     }
 }
 
-/// A failed store operation.
+/// Errors of store operations.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -243,14 +246,14 @@ pub enum StoreError {
         /// The limit in bytes.
         max: u64,
     },
-    /// The write would exceed the limit on all sessions of the store together. Nothing was written.
+    /// The write would exceed the limit on the total size of all sessions in the store. Nothing was written.
     #[error(
         "session `{id}` would add {bytes} bytes to the store; the limit for all sessions together is {max}; delete sessions, or remove data from them"
     )]
     Full {
         /// The session's ID.
         id: SessionId,
-        /// The additional bytes that the write needs.
+        /// The number of additional bytes that the write needs.
         bytes: u64,
         /// The limit in bytes.
         max: u64,
@@ -263,8 +266,8 @@ pub enum StoreError {
         /// The locked session.
         locked: SessionId,
     },
-    /// The store does not contain the version that the writer expects: another process wrote, removed or created the
-    /// session. Nothing was changed.
+    /// The store does not contain the version that the writer expects, because another process wrote, removed or
+    /// created the session. The store is unchanged.
     #[error(
         "another process changed session `{id}` in the store; nothing was written; read it again and repeat the change"
     )]
@@ -284,7 +287,7 @@ pub enum StoreError {
         /// The reason why it is not a store URL.
         reason: String,
     },
-    /// An object store did not respond, or refused the operation.
+    /// An object store did not respond, or rejected the operation.
     #[cfg(feature = "object-store")]
     #[error("the store `{url}` could not {action}; check that it is reachable, and check its credentials in the environment", url = escaped(.url))]
     Remote {

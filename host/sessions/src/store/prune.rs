@@ -1,5 +1,4 @@
-//! Pages of a store's sessions, and an iterator over all pages. Prunes sessions that exceed configured limits, and
-//! reports the results.
+//! Pages of a store's sessions, an iterator over all pages, and the removal of sessions that exceed configured limits.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,24 +8,24 @@ use serde::Serialize;
 use super::{Expected, SessionId, SessionStore, StoreError, StoredEntry, StoredVersion};
 use crate::store;
 
-/// Limits for pruning. Sessions that exceed any of the configured limits are removed. Default: no limits.
+/// Limits for pruning. A session that exceeds any configured limit is removed. Default: no limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Prune {
-    /// Removes sessions that were last written longer ago than this.
+    /// Maximum time since the last write of a session.
     pub older_than: Option<Duration>,
-    /// Keeps only this many sessions, the most recently written ones.
+    /// Maximum number of sessions. The most recently written sessions are kept.
     pub max_count: Option<usize>,
-    /// Maximum total size of the sessions in bytes. From the newest to the oldest, each session that no longer fits is
-    /// removed.
+    /// Maximum total size of the sessions, in bytes. Sessions are considered from the newest to the oldest, and a
+    /// session that no longer fits is removed.
     pub max_bytes: Option<u64>,
-    /// `true` to only report the sessions that would be removed.
+    /// `true` to report the sessions that would be removed, without removing them.
     pub dry_run: bool,
 }
 
 impl Prune {
-    /// Removes the sessions in a store that exceed a limit, and skips sessions in use. For a damaged session, and for a
-    /// record with a time in the future, the store's time of the last write is used.
+    /// Removes the sessions in a store that exceed a limit, except sessions in use. If a session is damaged or its
+    /// record has a time in the future, the store's time of the last write is used instead.
     ///
     /// # Errors
     /// Fails if the store cannot be listed. If a session cannot be removed, the report contains the error, and pruning
@@ -56,8 +55,8 @@ impl Prune {
         store: &dyn SessionStore,
         now: Timestamp,
     ) -> Result<Vec<(PruneCandidate, PruneReason)>, StoreError> {
-        // Sorted by time and name, so the choice is deterministic. Keeps only the needed fields, because there may be
-        // many sessions.
+        // Sort by time and name, so that the choice is deterministic. Keep only the necessary fields, because there may
+        // be many sessions.
         let mut by_time: BTreeMap<(Timestamp, SessionId), PruneCandidate> = BTreeMap::new();
         let mut pages = Pages::new(store);
         while let Some(entries) = pages.next().await? {
@@ -93,7 +92,7 @@ impl Prune {
         let is_as_listed = match store.record(&listed.id).await {
             Ok(stored) => stored.map(|stored| stored.version) == listed.version,
             Err(StoreError::Damaged { .. } | StoreError::Format { .. }) => listed.version.is_none(),
-            // An unreadable session that was listed with a version may have changed, so it is not removed.
+            // Do not remove a session that was readable when it was listed, because it may have changed.
             Err(error) if listed.version.is_some() => return Err(error),
             Err(_) => true,
         };
@@ -125,8 +124,8 @@ impl From<StoredEntry> for PruneCandidate {
     }
 }
 
-/// Returns the time of the last write. A record with a time in the future is wrong and would never expire, so the
-/// store's time is used instead.
+/// Returns the time of the last write. If the record's time is in the future, returns the store's time, because the
+/// session would otherwise never expire.
 fn written_at(entry: &StoredEntry, now: Timestamp) -> Timestamp {
     let updated_at = entry.updated_at();
     if updated_at > now { entry.stored_at.min(now) } else { updated_at }
@@ -141,12 +140,12 @@ pub enum PruneReason {
     Age,
     /// There are more than `max_count` sessions.
     Count,
-    /// The sessions together take more than `max_bytes`.
+    /// The total size of the sessions exceeds `max_bytes`.
     Bytes,
 }
 
 impl PruneReason {
-    /// Returns the serialized form of the reason, which is one word.
+    /// Returns the serialized form of the reason: a single word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -157,7 +156,7 @@ impl PruneReason {
     }
 }
 
-/// A removed session, or a session that would be removed without `dry_run`.
+/// A session that was removed or, in a dry run, would be removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Pruned {
@@ -186,7 +185,7 @@ pub enum SkipReason {
 pub struct PruneSkip {
     /// The session's ID.
     pub id: SessionId,
-    /// The reason for skipping it.
+    /// The reason why the session was skipped.
     pub reason: SkipReason,
 }
 
@@ -200,7 +199,7 @@ pub struct PruneError {
     pub message: String,
 }
 
-/// The result of pruning. In a dry run, lists the sessions that would be removed.
+/// The result of pruning. After a dry run, contains the sessions that would be removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PruneReport {
@@ -212,7 +211,7 @@ pub struct PruneReport {
     pub reclaimed_bytes: u64,
     /// Sessions that could not be removed.
     pub errors: Vec<PruneError>,
-    /// `true` after a dry run: nothing was removed.
+    /// `true` after a dry run, which does not remove sessions.
     pub dry_run: bool,
 }
 
@@ -235,7 +234,7 @@ impl PageRequest {
     /// Maximum and default page size: 1,000 sessions.
     pub const MAX_LIMIT: usize = 1_000;
 
-    /// Requests the first page, of at most `limit` sessions.
+    /// Requests the first page, with at most `limit` sessions.
     ///
     /// # Errors
     /// [`PageLimitError`] if `limit` is 0 or more than [`MAX_LIMIT`](Self::MAX_LIMIT).
@@ -254,7 +253,7 @@ impl PageRequest {
         self
     }
 
-    /// Returns the ID after which the page begins; `None` for the first page.
+    /// Returns the ID after which the page begins, or `None` for the first page.
     #[must_use]
     pub fn begins_after(&self) -> Option<&SessionId> {
         self.after.as_ref()
@@ -281,20 +280,20 @@ pub struct StoredPage {
     /// Sessions in the order of their IDs. A page can be shorter than requested, or empty, even if more sessions
     /// follow.
     pub entries: Vec<StoredEntry>,
-    /// The ID to request the next page [after](PageRequest::after); `None` on the last page.
+    /// The argument of [`PageRequest::after`] for the next page. `None` on the last page.
     pub next: Option<SessionId>,
 }
 
 impl StoredPage {
-    /// Creates a page. Only stores call this. `next` is the ID after which the next page begins.
+    /// Creates a page. Only stores call this function. `next` is the ID after which the next page begins.
     #[must_use]
     pub fn new(entries: Vec<StoredEntry>, next: Option<SessionId>) -> Self {
         Self { entries, next }
     }
 }
 
-/// All sessions of a store, page by page. A session that exists throughout the iteration is returned exactly once. A
-/// session that is added or removed during the iteration is returned at most once.
+/// An iterator over all sessions of a store, page by page. A session that exists throughout the iteration is returned
+/// exactly once. A session that is added or removed during the iteration is returned at most once.
 #[derive(Debug)]
 pub struct Pages<'a> {
     store: &'a dyn SessionStore,
@@ -308,10 +307,10 @@ impl<'a> Pages<'a> {
         Self { store, request: Some(PageRequest::default()) }
     }
 
-    /// Returns the next page, or `None` after the last.
+    /// Returns the next page, or `None` after the last page.
     ///
     /// # Errors
-    /// Returns the store's error if the page cannot be read. The next call retries the same page.
+    /// Fails if the store cannot read the page. The next call retries the same page.
     pub async fn next(&mut self) -> Result<Option<Vec<StoredEntry>>, StoreError> {
         let Some(request) = &self.request else { return Ok(None) };
         let page = self.store.list(request).await?;

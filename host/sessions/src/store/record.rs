@@ -27,12 +27,12 @@ pub struct SessionRecord {
     pub image_sha256: String,
     /// The number of executions so far.
     pub executions: u64,
-    /// The number of writes, which differs for every stored state of the session.
+    /// The number of writes of the session so far. Every stored state of a session has a different generation.
     pub generation: u64,
-    /// The number of files, directories and links that count against the quota; `None` if they were not counted.
+    /// The number of files, directories and links that count against the quota. `None` if they were not counted.
     pub files: Option<u64>,
     /// The host directory behind `/app` at the last write. `None` if the session has its own files, or if the directory
-    /// is unknown, as for an imported session. The path grants no access: the sandbox decides which directories a
+    /// is unknown, as for an imported session. The path grants no access. The sandbox decides which directories a
     /// session can use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
@@ -42,7 +42,7 @@ pub struct SessionRecord {
 
 impl SessionRecord {
     /// Creates the record of a first write of `bytes` bytes. The language is Python, the generation is 1, and the other
-    /// fields are empty; the caller sets those that it knows.
+    /// fields are empty. The caller sets the fields that it knows.
     #[must_use]
     pub fn new(id: SessionId, created_at: Timestamp, bytes: u64) -> Self {
         Self {
@@ -73,7 +73,7 @@ pub struct StoredRecord {
 }
 
 impl StoredRecord {
-    /// Combines a record and its version. Only stores call this.
+    /// Combines a record and its version. Only stores call this function.
     #[must_use]
     pub fn new(record: SessionRecord, version: StoredVersion) -> Self {
         Self { record, version }
@@ -93,7 +93,7 @@ pub struct StoredSession {
 }
 
 impl StoredSession {
-    /// Combines a record and a state of the same write. Only stores call this.
+    /// Combines a record and a state of the same write. Only stores call this function.
     #[must_use]
     pub fn new(stored: StoredRecord, state: Vec<u8>) -> Self {
         Self { record: stored.record, version: stored.version, state }
@@ -106,21 +106,22 @@ impl StoredSession {
 pub struct StoredEntry {
     /// The session's ID.
     pub id: SessionId,
-    /// The size in the store in bytes.
+    /// The size in the store, in bytes.
     pub stored_bytes: u64,
     /// The time of the last write, by the store's clock.
     pub stored_at: Timestamp,
-    /// The session's record; `None` if it cannot be read.
+    /// The session's record. `None` if the record cannot be read.
     pub record: Option<SessionRecord>,
-    /// The version of the write; `None` if the record cannot be read. Only the store can interpret the version.
+    /// The version of the write. `None` if the record cannot be read. Only the store can interpret the version.
     #[serde(skip)]
     pub version: Option<StoredVersion>,
-    /// The reason why the record cannot be read, such as damage; `None` if it can.
+    /// The reason why the record cannot be read, such as damage. `None` if the record can be read.
     pub damage: Option<String>,
 }
 
 impl StoredEntry {
-    /// Creates the entry of a session from its record, or from the description of its damage. Only stores call this.
+    /// Creates the entry of a session from its record, or from the description of its damage. Only stores call this
+    /// function.
     #[must_use]
     pub fn new(id: SessionId, stored_bytes: u64, stored_at: Timestamp, found: Result<StoredRecord, String>) -> Self {
         let (stored, damage) = match found {
@@ -131,7 +132,7 @@ impl StoredEntry {
         Self { id, stored_bytes, stored_at, record, version, damage }
     }
 
-    /// Returns the time of the last write: the record's, or the store's if the session is damaged.
+    /// Returns the time of the last write from the record, or from the store if the session is damaged.
     #[must_use]
     pub fn updated_at(&self) -> Timestamp {
         self.record.as_ref().map_or(self.stored_at, |record| record.updated_at)
@@ -141,8 +142,8 @@ impl StoredEntry {
 /// Maximum length of a recorded workspace path in bytes: the maximum path length on Linux.
 pub(crate) const MAX_WORKSPACE_BYTES: usize = 4096;
 
-/// The version that one write gives a session. Every write has a different version, even if the bytes are equal or the
-/// session was removed and created again. Only the store that issued a version can interpret it.
+/// The version of a session, which identifies a write. Every write has a different version, even if the bytes are equal
+/// or the session was removed and created again. Only the store that issued a version can interpret it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StoredVersion(String);
@@ -178,16 +179,16 @@ impl fmt::Display for StoredVersion {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expected {
-    /// The session does not exist, not even in a damaged form.
+    /// The session does not exist. A damaged session counts as existing.
     Absent,
-    /// The store has this version and no later write.
+    /// The last write in the store has this version.
     Version(StoredVersion),
     /// No precondition. Required to overwrite or remove a damaged session.
     Any,
 }
 
-/// The ID of a stored session: 1 to 64 ASCII letters, digits, `.`, `_` and `-`, not beginning with `.`. It is therefore
-/// valid as a file name and as a part of a URL.
+/// The ID of a stored session: 1 to 64 ASCII letters, digits, `.`, `_` and `-`, not beginning with `.`. An ID is
+/// therefore valid as a file name and as a part of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SessionId(String);
@@ -198,7 +199,7 @@ pub struct SessionId(String);
 pub struct SessionIdError(String);
 
 impl SessionId {
-    /// Maximum length: 64 bytes.
+    /// Maximum length of an ID: 64 bytes.
     pub const MAX_BYTES: usize = 64;
 
     /// Returns a new unique ID: 128 random bits in hexadecimal.
@@ -218,7 +219,7 @@ impl SessionId {
         if begins && id.len() <= Self::MAX_BYTES && id.bytes().all(plain) {
             return Ok(Self(id));
         }
-        // The ID is truncated, because it appears in a message.
+        // Truncate the ID, because it appears in an error message.
         Err(SessionIdError(id.chars().take(Self::MAX_BYTES).collect()))
     }
 
@@ -259,7 +260,8 @@ impl From<SessionId> for String {
 
 /// Returns 128 random bits in hexadecimal, for example for a unique session ID.
 ///
-/// Aborts the process if the operating system provides no random numbers: a guessable ID could grant others access.
+/// Aborts the process if the operating system does not provide random numbers, because anyone could guess the ID and
+/// gain access.
 pub(crate) fn random_id() -> String {
     let mut random = [0; 16];
     if let Err(error) = getrandom::fill(&mut random) {

@@ -1,4 +1,4 @@
-//! Tests specific to the directory store. `tests/tests/all/stored` tests the behaviour of every store.
+//! Tests of the directory store. `tests/tests/all/stored` tests the behaviour that all stores share.
 
 use std::{
     fs,
@@ -191,7 +191,7 @@ fn every_damaged_header_byte_is_detected() {
     assert!(error.to_string().ends_with("use the Glovebox version that wrote it"), "{error}");
     assert!(listed(&fixture.store)[0].damage.as_deref().unwrap().contains("format version 3"));
 
-    // The session can be overwritten and removed.
+    // A damaged session can be overwritten and removed.
     fixture.put("bad", 6_000, b"again");
     assert_eq!(block_on(fixture.store.get(&id("bad"))).unwrap().unwrap().state, b"again");
     fs::write(fixture.file("bad"), "damaged").unwrap();
@@ -262,7 +262,8 @@ fn ten_thousand_sessions_are_listed_in_a_second() {
         }
         begun.elapsed()
     };
-    // Take the best of several runs, because the machine may be busy. A slow machine also reads the files slowly.
+    // Take the best of several runs, because the machine may be busy. Compare with the time for reading the files,
+    // because the machine may be slow.
     let (took, plain) =
         (0..5).map(|_| (list(), read())).reduce(|best, next| (best.0.min(next.0), best.1.min(next.1))).unwrap();
     println!("10,000 sessions listed in {took:?} and read in {plain:?}");

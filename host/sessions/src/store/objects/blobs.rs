@@ -14,9 +14,9 @@ use crate::store::StoreError;
 /// `AWS_ALLOW_HTTP=true` permits an endpoint without TLS.
 ///
 /// A write is atomic, and durable when [`put`](Self::put) returns. The futures can be polled from any thread, inside or
-/// outside an asynchronous runtime. A request that fails for a transient reason is retried up to 6 times within 15 s.
-/// Including these retries, a request takes at most 30 s, plus one second per mebibyte. Only listing a local directory
-/// has no time limit. A `put` can need up to 6 requests.
+/// outside an async runtime. A request that fails for a transient reason is retried up to 6 times within 15 s.
+/// Including retries, a request takes at most 30 s, plus one second per mebibyte. Only listing a local directory has no
+/// time limit. A `put` can take up to 6 requests.
 ///
 /// ```
 /// use glovebox_sessions::BlobStore;
@@ -50,9 +50,9 @@ pub struct BlobInfo {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlobPage {
-    /// The page's blobs.
+    /// The blobs of the page.
     pub blobs: Vec<BlobInfo>,
-    /// The name after which the next page begins; `None` on the last page.
+    /// The name after which the next page begins. `None` on the last page.
     pub next: Option<String>,
 }
 
@@ -83,10 +83,10 @@ impl BlobStore {
     /// Writes a blob. Succeeds if the same bytes already exist under this name. Derive names from the contents.
     ///
     /// # Errors
-    /// [`StoreError::BlobExists`] if different bytes exist under this name; the existing blob remains.
+    /// [`StoreError::BlobExists`] if different bytes exist under this name. The existing blob remains.
     /// [`StoreError::BlobName`] if the name is invalid. [`StoreError::BlobTooLarge`] if the blob exceeds
-    /// [`MAX_BYTES`](Self::MAX_BYTES). [`StoreError::Remote`] if the store failed: the blob may exist, and a retry is
-    /// safe.
+    /// [`MAX_BYTES`](Self::MAX_BYTES). [`StoreError::Remote`] if the store failed. The blob may then exist, and a retry
+    /// is safe.
     pub async fn put(&self, name: &str, bytes: impl Into<Bytes>) -> Result<(), StoreError> {
         let bytes = bytes.into();
         check_name(name)?;
@@ -104,8 +104,8 @@ impl BlobStore {
     /// Reads a blob. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// [`StoreError::BlobTooLarge`] if the blob is longer than `max_bytes` or [`MAX_BYTES`](Self::MAX_BYTES); it is not
-    /// read. [`StoreError::BlobName`] if the name is invalid. [`StoreError::Remote`] if the store failed.
+    /// [`StoreError::BlobTooLarge`] if the blob is longer than `max_bytes` or [`MAX_BYTES`](Self::MAX_BYTES). The blob
+    /// is then not read. [`StoreError::BlobName`] if the name is invalid. [`StoreError::Remote`] if the store failed.
     pub async fn get(&self, name: &str, max_bytes: u64) -> Result<Option<Bytes>, StoreError> {
         check_name(name)?;
         self.0.get(name, max_bytes.min(Self::MAX_BYTES)).await
@@ -120,8 +120,8 @@ impl BlobStore {
         self.0.delete(name).await
     }
 
-    /// Lists blobs after the name `after`, in the order of their names. Returns at most `limit` blobs; `limit` is
-    /// clamped to between 1 and [`MAX_PAGE`](Self::MAX_PAGE).
+    /// Lists at most `limit` blobs after the name `after`, in the order of their names. `limit` is clamped to the range
+    /// from 1 to [`MAX_PAGE`](Self::MAX_PAGE).
     ///
     /// `prefix` consists of whole name parts: `sessions/notes` matches names that begin with `sessions/notes/`. An
     /// empty prefix matches all names.
@@ -134,7 +134,7 @@ impl BlobStore {
         }
         after.map_or(Ok(()), check_name)?;
         let limit = limit.clamp(1, Self::MAX_PAGE);
-        // List one blob more than `limit`, to detect whether a next page exists.
+        // List one blob more than `limit`, to detect whether another page follows.
         let listed = self.0.list(prefix, after, limit + 1).await?;
         let mut blobs: Vec<BlobInfo> = listed
             .into_iter()
@@ -147,15 +147,15 @@ impl BlobStore {
     }
 }
 
-/// Converts milliseconds since 1970, by the store's clock. Earlier times become 1970.
+/// Converts milliseconds since 1970, by the store's clock. Clamps earlier times to 1970.
 pub(super) fn timestamp(ms: i64) -> Timestamp {
     Timestamp::from_unix_ms(u64::try_from(ms).unwrap_or_default())
 }
 
-/// Maximum length of a name part in bytes. Leaves room in a file name for the suffix of an unfinished write.
+/// Maximum length of a name part in bytes. The limit leaves space in a file name for the suffix of an unfinished write.
 const MAX_PART_BYTES: usize = 240;
 
-/// Accepts only names that every store uses unchanged, without encoding or a special meaning.
+/// Rejects names that a store would encode or interpret in a special way.
 fn check_name(name: &str) -> Result<(), StoreError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-!".contains(&byte);
     let part = |part: &str| {

@@ -1,5 +1,6 @@
 //! The operations of an object store, and the interpretation of their results. This module lists local directories
-//! itself: the library's listing omits files that are deleted during the listing, and also the files that replace them.
+//! itself, because the library's listing omits files that are deleted during the listing, and the files that replace
+//! them.
 
 use std::{
     ffi::OsStr,
@@ -22,16 +23,16 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use super::location::{StoreLocation, shown};
 use crate::store::StoreError;
 
-/// Maximum number of attempts to create an object that is still absent after each failed or refused attempt.
+/// Maximum number of attempts to create an object. A failed or refused attempt is repeated while the object is absent.
 const CREATE_ATTEMPTS: u32 = 3;
 
-/// Named objects. Reads and listings see every write that was acknowledged before they began.
+/// A set of named objects. Reads and listings include every write that was acknowledged before they began.
 #[async_trait]
 pub(super) trait Bucket: fmt::Debug + Send + Sync {
     /// Returns the store's URL.
     fn url(&self) -> &str;
 
-    /// Creates an object atomically and durably. Returns `false` if the name was taken. After an error the object may
+    /// Creates an object atomically and durably. Returns `false` if the name was taken. After an error, the object may
     /// exist.
     async fn try_create(&self, name: &str, bytes: Bytes) -> Result<bool, StoreError>;
 
@@ -48,7 +49,7 @@ pub(super) trait Bucket: fmt::Debug + Send + Sync {
 /// An object in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListedObject {
-    /// The name below the URL.
+    /// The name relative to the URL.
     pub(super) name: String,
     pub(super) bytes: u64,
     /// The time of the write, by the store's clock, in milliseconds since 1970.
@@ -60,18 +61,18 @@ pub(super) struct ListedObject {
 pub(super) enum CreateOutcome {
     /// The name has the intended bytes.
     Here,
-    /// The name has different bytes, which remain.
+    /// The name has different bytes, which were not changed.
     Other,
     /// The store refused to create the object, but has no object with this name. Either the object has since
     /// been deleted, or the store was processing another request for the name.
     Gone,
 }
 
-/// Creates an object atomically. The object is durable when this returns [`CreateOutcome::Here`].
+/// Creates an object atomically. After [`CreateOutcome::Here`], the object is durable.
 ///
 /// The response to a successful request may be lost, and a store such as S3 can refuse a request because of a
-/// concurrent request for the same name. Unless the store confirms the creation, this compares the existing object with
-/// `bytes`, and retries if no object exists.
+/// concurrent request for the same name. Unless the store confirms the creation, this function compares the existing
+/// object with `bytes`. If no object exists, it retries the creation.
 pub(super) async fn create(bucket: &dyn Bucket, name: &str, bytes: Bytes) -> Result<CreateOutcome, StoreError> {
     let mut attempts = 0;
     loop {
@@ -92,7 +93,7 @@ pub(super) async fn create(bucket: &dyn Bucket, name: &str, bytes: Bytes) -> Res
     }
 }
 
-/// Returns the error for a store that refuses to create an absent object.
+/// Returns the error for a store that refuses to create an object although no object has the name.
 pub(super) fn refused(bucket: &dyn Bucket, name: &str) -> StoreError {
     failed(bucket, format!("create `{name}`"), "it refuses an unused name")
 }
@@ -108,9 +109,9 @@ pub(super) fn failed(
 
 /// Lists the files below a directory after a name, in the order of their names.
 ///
-/// Reads all names of a directory before any metadata. A session's log has so few names that Linux returns them in one
-/// call, as a consistent snapshot. A file that is deleted afterwards is listed with length 0, and reading it reports it
-/// as absent.
+/// Reads all names in a directory before any metadata. The log of a session has so few names that Linux returns them in
+/// one system call, as a consistent snapshot. A file that is deleted afterwards is listed with length 0, and a read
+/// reports it as absent.
 pub(super) fn list(root: &Path, dir: &str, after: Option<&str>, limit: usize) -> io::Result<Vec<ListedObject>> {
     let mut names = Vec::new();
     collect(root, dir, &mut names)?;
@@ -158,8 +159,8 @@ fn describe(root: &Path, name: String) -> io::Result<ListedObject> {
     }
 }
 
-/// Removes temporary files that killed writers left behind, once they are older than `older_than`. The library writes
-/// to `NAME#NUMBER` first. Failed removals are retried when the store is opened again.
+/// Removes temporary files that killed writers left behind, if the files are older than `older_than`. The library first
+/// writes each object to a file `NAME#NUMBER`. Failed removals are retried when the store is next opened.
 pub(super) fn remove_staged(root: &Path, older_than: Duration) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {
@@ -181,17 +182,17 @@ fn is_staged(name: &OsStr) -> bool {
     number.is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-// Operations on whole objects, with size and time limits, and the threads that run the operations. Only listing a local
-// directory has no time limit.
+// Operations on whole objects, and the threads that run them. Operations have size and time limits, except that listing
+// a local directory has no time limit.
 
-/// The timeout of an operation including its retries, in addition to the time for transferring its bytes.
+/// The timeout of an operation with its retries. The time for transferring the bytes is added to this timeout.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Minimum transfer rate: one mebibyte per second.
+/// The transfer rate for computing timeouts: one mebibyte per second.
 const MIN_BYTES_PER_SECOND: u64 = 1 << 20;
-/// Maximum length in bytes that the timeout of a read assumes: the maximum size of a blob.
+/// The largest length for computing the timeout of a read, in bytes: the maximum size of a blob.
 const MAX_WAITED_BYTES: u64 = 1 << 30;
 
-/// The objects below a URL. Cheap to clone.
+/// The objects below a URL. The value is cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Objects {
     location: Arc<StoreLocation>,
@@ -304,7 +305,7 @@ impl Bucket for Objects {
         }
         let store = Arc::clone(&self.location.store);
         let (prefix, path) = (self.location.prefix.clone(), self.path(dir));
-        // Parse without encoding, as in listings: encoding would change the sort position.
+        // Parse the name without encoding it, as for listings, because encoding would change the sort position.
         let after = after.map(|name| ObjectPath::parse(format!("{prefix}/{name}"))).transpose();
         let after = after.map_err(|error| failed(self, format!("list `{dir}`"), error))?;
         let listed = self.within(0, format!("list `{dir}`"), async move {
@@ -335,11 +336,11 @@ fn below(prefix: &ObjectPath, location: &ObjectPath) -> Option<String> {
     Some(rest.strip_prefix('/').unwrap_or(rest).to_owned())
 }
 
-/// The number of threads. One can be busy with a large state, so there are two.
+/// Number of threads. A second thread is available while one thread processes a large state.
 const THREADS: usize = 2;
 
-/// A small runtime shared by all stores of the process, so that their futures can be polled from any thread, inside or
-/// outside a runtime. It ends with the last store.
+/// A small runtime that all stores of the process share, so that their futures can be polled inside or outside any
+/// other runtime. The runtime is shut down when the last store is dropped.
 #[derive(Clone)]
 pub(super) struct SharedRuntime(Arc<Threads>);
 
@@ -348,7 +349,7 @@ struct Threads(Option<Runtime>);
 impl Drop for Threads {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
-            // An ordinary drop would block, which panics inside another runtime.
+            // Shut down in the background, because an ordinary drop would block, which panics inside another runtime.
             runtime.shutdown_background();
         }
     }
@@ -361,7 +362,7 @@ impl fmt::Debug for SharedRuntime {
 }
 
 impl SharedRuntime {
-    /// Returns the runtime, and starts it if necessary.
+    /// Returns the shared runtime. Starts it if necessary.
     pub(super) fn get() -> io::Result<Self> {
         static SHARED: Mutex<Weak<Threads>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock();

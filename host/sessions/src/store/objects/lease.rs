@@ -1,19 +1,20 @@
 //! Leases: session locks that expire if their holder is killed.
 //!
-//! Each lease has a separate log, `leases/ID!/N`. The creator of the latest entry holds the lease for the duration in
-//! the entry, by the store's clock. The holder renews the lease three times within that duration: it creates the next
-//! entry and deletes the previous entry. Releasing the lease deletes the last entry.
+//! Each lease has a separate log, `leases/ID!/N`. The creator of the last entry holds the lease for the duration in the
+//! entry, by the store's clock. The holder renews the lease three times within that duration. A renewal creates the
+//! next entry and deletes the previous entry. Releasing the lease deletes the last entry.
 //!
-//! Numbers are therefore reused, so a number does not identify an entry; its random content does. To take over an
-//! expired lease, a process reads the entry and lists the time of its write. It then creates the next entry and reads
-//! the old entry again. If the old entry is unchanged, it existed throughout, so no other process has the lease.
+//! Numbers are therefore reused. An entry is identified by its random content, not by its number. To take over an
+//! expired lease, a process reads the last entry and lists the time of its write. The process then creates the next
+//! entry and reads the old entry again. If the old entry is unchanged, it existed all the time, so no other process has
+//! acquired the lease.
 //!
-//! Leases only prevent wasted work; consistency does not depend on them. A holder that was frozen for longer than its
-//! lease notices the loss only at the next renewal. Until then, the session's [log](super::log) rejects its writes,
-//! because the log checks versions, not times.
+//! Leases only prevent wasted work. Consistency does not depend on them. A holder that was frozen for longer than its
+//! lease notices the loss only at the next renewal. Until then, the session's [log](super::log) rejects the holder's
+//! writes, because the log checks versions instead of times.
 //!
-//! [`Holder`] records writes with unknown outcome. [`probe`] checks whether a store is suitable for sessions, and
-//! returns the clock for leases.
+//! [`Holder`] records writes with an unknown outcome. [`probe`] checks whether a store is suitable for sessions, and
+//! returns the store's clock.
 
 use std::{
     sync::{Arc, mpsc},
@@ -30,13 +31,14 @@ use super::{
 };
 use crate::store::{Expected, SessionId, StoreError, StoredVersion, record};
 
-/// The margin for expiry: some stores report times in whole seconds.
+/// The margin before a lease counts as expired, because some stores report times in whole seconds.
 const MARGIN: Duration = Duration::from_secs(1);
 /// Maximum size of an entry in bytes. An entry contains the holder and the duration in milliseconds.
 const MAX_ENTRY_BYTES: u64 = 64;
-/// Maximum duration of a lease. Longer durations in entries are reduced to this value.
+/// Maximum duration of a lease. Longer durations in entries are clamped to this value.
 const MAX_LEASE: Duration = Duration::from_secs(60 * 60);
-/// Maximum wait for the release when a lease is dropped, so that the next holder finds it free.
+/// Maximum time to wait for the release of a dropped lease. After the wait, the next holder can usually acquire the
+/// lease immediately.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The store's clock, measured when the store was opened. Independent of the clocks of the machines that use the store.
@@ -67,7 +69,7 @@ pub(super) struct Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if self.stop.take().is_some_and(|stop| stop.send(()).is_ok()) {
-            // An error means that the release takes too long or failed. The lease then remains until it expires.
+            // Ignore the error: if the release takes too long or fails, the lease remains until it expires.
             let released = self.released.get_mut();
             let _ = released.recv_timeout(RELEASE_TIMEOUT);
         }
@@ -75,7 +77,7 @@ impl Drop for Lease {
 }
 
 impl Lease {
-    /// Acquires a session's lease. Returns `None` if another process holds it.
+    /// Acquires a session's lease. Returns `None` if another process holds the lease.
     pub(super) async fn take(
         bucket: Arc<dyn Bucket>,
         background: &SharedRuntime,
@@ -83,7 +85,8 @@ impl Lease {
         lasts: Duration,
         id: &SessionId,
     ) -> Result<Option<Self>, StoreError> {
-        // Check for a runtime before acquiring the lease: without one, nothing could renew or release the lease.
+        // Check for a runtime before acquiring the lease, because no thread could renew or release the lease without
+        // one.
         let Some(handle) = background.handle() else { return Ok(None) };
         let log = LeaseLog::new(bucket, lasts, id);
         let Some(number) = log.take(clock).await? else { return Ok(None) };
@@ -98,7 +101,7 @@ impl Lease {
     }
 }
 
-/// The lease log of a session.
+/// The log of a session's lease.
 #[derive(Debug)]
 pub(super) struct LeaseLog {
     bucket: Arc<dyn Bucket>,
@@ -145,7 +148,7 @@ impl LeaseLog {
         if !self.create(number).await? {
             return Ok(None);
         }
-        // A different process may have acquired and renewed the lease since the listing.
+        // Since the entries were listed, another process may have acquired and renewed the lease.
         if self.entries().await?.last().is_some_and(|(last, _)| *last > number) {
             self.delete(number).await;
             return Ok(None);
@@ -161,7 +164,7 @@ impl LeaseLog {
         numbered(&*self.bucket, &self.dir).await
     }
 
-    /// Reads an entry. Returns `None` if it does not exist, and empty content if it is too long to be valid.
+    /// Reads an entry. Returns `None` if the entry does not exist, and empty content if it is too long to be valid.
     async fn read(&self, number: u64) -> Result<Option<Bytes>, StoreError> {
         match self.bucket.get(&self.name(number), MAX_ENTRY_BYTES).await {
             Err(StoreError::BlobTooLarge { .. }) => Ok(Some(Bytes::new())),
@@ -186,16 +189,16 @@ impl LeaseLog {
         Ok(self.read(number).await?.is_some_and(|found| found == self.holder.as_bytes()))
     }
 
-    /// Creates the next entry and deletes this one. Returns the number of the new entry, or `None` if another process
-    /// took over the lease.
+    /// Creates the next entry and deletes the entry `number`. Returns the number of the new entry, or `None` if another
+    /// process took over the lease.
     pub(super) async fn renewed(&self, number: u64) -> Result<Option<u64>, StoreError> {
         let next = number.saturating_add(1);
         // If the entry was deleted, the lease expired, and an entry with the same name belongs to another holder.
         if !self.is_ours(number).await? || !self.create(next).await? {
             return Ok(None);
         }
-        // Between the two calls, the lease may have expired, and another holder may have acquired and released it: the
-        // next name was free again.
+        // Check again. Between the two calls, the lease may have expired, and another holder may have acquired and
+        // released it, so that the next name was free.
         if !self.is_ours(number).await? {
             self.delete(next).await;
             return Ok(None);
@@ -218,14 +221,14 @@ impl LeaseLog {
                 }
             }
         }
-        // After an error, the entry may still belong to this holder.
+        // If the check fails, delete the entry, because it may still belong to this holder.
         if self.is_ours(number).await.unwrap_or(true) {
             self.delete(number).await;
         }
     }
 }
 
-/// Returns `true` if the lease of this entry has not expired.
+/// Returns `true` if the lease that this entry represents has not expired.
 fn is_held(says: &Bytes, listed: &ListedObject, clock: StoreClock) -> bool {
     let ms = str::from_utf8(says).ok().and_then(|entry| entry.rsplit_once(' ')?.1.parse().ok());
     let lasts = Duration::from_millis(ms.unwrap_or(0)).min(MAX_LEASE);
@@ -235,7 +238,7 @@ fn is_held(says: &Bytes, listed: &ListedObject, clock: StoreClock) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Holder {
     _lease: Option<Lease>,
-    /// The versions of writes with unknown outcome, and the version that those writes expected.
+    /// The versions of writes with an unknown outcome, and the version that these writes expected.
     unsettled: Mutex<Option<(Expected, Vec<StoredVersion>)>>,
 }
 
@@ -253,7 +256,7 @@ impl Holder {
         }
     }
 
-    /// Forgets the recorded writes after one was accepted. Returns the versions of the other writes, which were
+    /// Clears the recorded writes after one write was accepted. Returns the versions of the other writes, which were
     /// rejected or overwritten.
     pub(super) fn take_other_attempts(&self, accepted: &StoredVersion) -> Vec<StoredVersion> {
         let unsettled = self.unsettled.lock().take();
@@ -262,14 +265,14 @@ impl Holder {
         versions
     }
 
-    /// Returns `true` if the holder made this write with the same expectation and does not know its outcome.
+    /// Returns `true` if the holder attempted this write with the same expected version, and does not know the outcome.
     pub(super) fn has_attempted(&self, expected: &Expected, is: impl Fn(&StoredVersion) -> bool) -> bool {
         let unsettled = self.unsettled.lock();
         unsettled.as_ref().is_some_and(|(same, versions)| same == expected && versions.iter().any(is))
     }
 }
 
-/// Tests a store: creates an object, tries to create it again, reads, lists and deletes it. Returns the store's clock.
+/// Tests a store by creating an object twice, reading, listing and deleting it. Returns the store's clock.
 pub(super) async fn probe(bucket: &dyn Bucket) -> Result<StoreClock, StoreError> {
     let unfit = |reason: &str| StoreError::Unfit { url: bucket.url().to_owned(), reason: reason.to_owned() };
     let dir = format!("probes/{}", record::random_id());

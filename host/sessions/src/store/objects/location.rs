@@ -1,5 +1,5 @@
-//! Resolves store URLs, and provides the HTTP client for the object store library. Like the clients for scripts and
-//! servers, it uses HTTP/1.1 with rustls.
+//! Resolves store URLs, and provides the HTTP client for the object store library. The client uses HTTP/1.1 with
+//! rustls, like the clients for scripts and servers.
 
 use std::{
     collections::HashMap,
@@ -41,7 +41,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(2);
 /// Maximum time from the first attempt to the start of a retry.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The age after which the file of an unfinished write is removed: no write takes that long.
+/// The age at which the file of an unfinished write is removed. No write takes this long.
 const STAGED: Duration = Duration::from_secs(60 * 60);
 
 /// A resolved store URL.
@@ -53,11 +53,11 @@ pub(super) struct StoreLocation {
     pub(super) url: String,
     /// The directory, if the store is on this machine.
     pub(super) local: Option<PathBuf>,
-    /// Prevents the directory from being mounted for guests.
+    /// A handle that prevents guests from mounting the directory.
     _dir: Option<TrustedDir>,
 }
 
-/// Hand-written, because a derived implementation would show credentials, and all objects in memory.
+/// Implemented by hand, because a derived implementation would print credentials, and all objects in memory.
 impl fmt::Debug for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreLocation").field("url", &self.url).finish_non_exhaustive()
@@ -102,7 +102,8 @@ impl StoreLocation {
         Ok(Self { store, prefix: Path::default(), url: named(url), local: Some(path), _dir: Some(dir) })
     }
 
-    /// Opens a store in this process's memory. Stores with the same name share this memory until the last is dropped.
+    /// Opens a store in this process's memory. Stores with the same name share their memory until the last of these
+    /// stores is dropped.
     fn in_memory(url: &Url) -> Result<Self, StoreError> {
         static NAMED: OnceLock<Mutex<HashMap<String, Weak<InMemory>>>> = OnceLock::new();
         let prefix = Path::from_url_path(url.path())
@@ -152,7 +153,7 @@ fn failed(url: &str, action: &str, source: object_store::Error) -> StoreError {
     StoreError::Remote { url: url.to_owned(), action: action.to_owned(), source: source.into() }
 }
 
-/// Shortens a URL for messages: removes parts that may contain a password or signature.
+/// Shortens a URL for messages. Removes the parts that may contain a password or signature.
 pub(super) fn shown(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     match (text.split_once("://"), text.rsplit_once('@')) {
@@ -187,7 +188,7 @@ impl HttpConnector for Connector {
             .tls_backend_preconfigured(glovebox_network::tls_config().map_err(|error| failed(error.into()))?)
             .https_only(!allows_http)
             .http1_only()
-            // Requests are signed for one server, so do not follow redirects.
+            // Do not follow redirects, because requests are signed for one server.
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
             .connect_timeout(CONNECT_TIMEOUT)
@@ -207,7 +208,7 @@ impl HttpService for Client {
         let url = Url::parse(&url).map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
         let mut request = reqwest::Request::new(parts.method, url);
         *request.headers_mut() = parts.headers;
-        // Send the body in one piece if possible: such a body has a length, which stores require.
+        // Send the body in one piece if possible, because stores require a content length.
         *request.body_mut() = Some(match body.as_bytes() {
             Some(bytes) => bytes.clone().into(),
             None => reqwest::Body::wrap(body),
@@ -221,7 +222,7 @@ impl HttpService for Client {
     }
 }
 
-/// Converts an error. The kind tells the library whether to retry the request.
+/// Converts an error. The library decides by the error kind whether to retry the request.
 fn http_error(error: reqwest::Error) -> HttpError {
     let kind = if error.is_timeout() {
         HttpErrorKind::Timeout
@@ -251,6 +252,7 @@ fn was_cut_off(error: &reqwest::Error) -> HttpErrorKind {
         }
         source = error.source();
     }
-    // A request error here means that the connection closed before a response began, for example while it was idle.
+    // At this point, a request error means that the connection was closed before a response began, for example while
+    // the connection was idle.
     if error.is_request() { HttpErrorKind::Interrupted } else { HttpErrorKind::Unknown }
 }

@@ -1,57 +1,58 @@
-//! The log of a session, which orders writes and decides whether each write is accepted.
+//! The log of a session. It orders writes and decides whether each write is accepted.
 //!
 //! # Objects
 //!
 //! * `records/ID!/N`: the log entries of session `ID`. N is a 20-digit number. An entry contains its own
-//!   [version](StoredVersion), the versions of the entries it is built on, and the session's record. An entry without a
-//!   record means that the session was removed.
+//!   [version](StoredVersion), the versions of the entries that it is built on, and the session's record. An entry
+//!   without a record means that the session was removed.
 //! * `states/ID!/VERSION`: the state that belongs to the entry with this version.
 //!
 //! Objects are created and deleted, but never overwritten. A store must guarantee that exactly one creator of a name
-//! succeeds. Reads and listings must see every acknowledged operation. `!` sorts before every ID character, so names
-//! sort like IDs.
+//! succeeds. Reads and listings must reflect every acknowledged operation. `!` sorts before every ID character, so
+//! names sort like IDs.
 //!
 //! # Protocol
 //!
-//! The *head* is the entry with the highest number. It defines the session. A write on top of head N has these steps:
+//! The *head* is the entry with the highest number, and defines the session. A write on top of head N has these steps:
 //!
 //! 1. read the head and compare it with the expected version;
 //! 2. create the state;
 //! 3. create entry N + 1: **this is the commit, if N is the head at that moment**;
-//! 4. list the log, to check whether it was;
+//! 4. list the log, to check whether N was the head;
 //! 5. delete the lower entries, each after its state.
 //!
-//! The head is never deleted, only entries below it ([except for expired removals](#removal)). Numbers therefore only
-//! grow. A name that was free at step 3 was free for one of two reasons. Either no entry above N was ever created: N
-//! was the head, and the write is accepted. Or N + 1 was created and deleted again: then a higher entry exists. Step 4
-//! distinguishes the two cases:
+//! Writers delete only entries below the head ([except for expired removals](#removal)), so the number of the head only
+//! increases. At step 3, the name N + 1 is free for one of two reasons. If no entry above N was ever created, N was the
+//! head, and the write is accepted. If N + 1 was created and deleted again, a higher entry exists. Step 4 distinguishes
+//! these cases:
 //!
-//! * *Two writers* with the same base create the same name, and one succeeds. The other finds a head that is not built
-//!   on its entry: `Fenced`.
-//! * *A frozen writer that wakes after a takeover* finds its name taken, or creates an entry below the head. That entry
-//!   is an orphan: it is never the head, readers ignore it, and its writer or the next one deletes it. The head is not
-//!   built on it: `Fenced`.
-//! * *A writer whose entry was built upon before it checked* finds its version among the head's ancestors: the write
-//!   was accepted. After more than [`MAX_ANCESTORS`] later writes the result is unknown, and the write fails with
-//!   [`StoreError::Remote`]. It fails the same way if a response was lost and the check fails, too.
-//! * *A lost response* at step 2 or 3: creating compares the existing object with the intended one. If that fails, too,
-//!   the outcome is unknown, and the session's lock remembers the version. The next write with the same expectation
-//!   accepts a head that was written under the same lock.
-//! * *A crash* before step 3 leaves an orphaned state, which remains until the session has been removed for seven days.
-//!   A crash after step 3 leaves a committed write, with lower entries that the next writer deletes.
-//! * *A reader* lists the log, reads the head's entry, then its state. If either is missing, a writer deleted it after
-//!   a later commit, and the reader retries. The result is the state and the record of one write: the latest that was
-//!   committed when the read began, or a later one.
+//! * *Two writers* with the same base create the same name, and one of them succeeds. The other writer finds a head
+//!   that is not built on its entry, and is fenced.
+//! * *A frozen writer that wakes after a takeover* finds its name taken, or creates an entry below the head. Such an
+//!   entry is an orphan: it is never the head, readers ignore it, and its writer or the next writer deletes it. The
+//!   head is not built on the orphan, so the writer is fenced.
+//! * *A writer that checks only after later writes* finds its version among the head's ancestors, so its write was
+//!   accepted. After more than [`MAX_ANCESTORS`] later writes, the outcome is unknown, and the write fails with
+//!   [`StoreError::Remote`]. The write also fails with this error if a response was lost and the check fails.
+//! * *A writer that loses the response* of step 2 or 3 compares the existing object with its own object. If this
+//!   request also fails, the outcome is unknown, and the session's lock records the version. The next write with the
+//!   same expected version also accepts a head with a recorded version.
+//! * *A writer that crashes* before step 3 leaves an orphaned state, which remains until the session has been removed
+//!   for seven days. A crash after step 3 leaves a committed write, and lower entries that the next writer deletes.
+//! * *A reader* lists the log, reads the head's entry, and then reads its state. If either object is missing, a writer
+//!   deleted it after a later commit, and the reader retries. The reader returns the state and the record of one write:
+//!   the last write that was committed when the read began, or a later write.
 //!
 //! # Removal
 //!
-//! An entry without a record removes a session. Removals and writes therefore contend for a name like two writers. The
-//! number and the version fence a writer that began before the removal, even if the session was created again on top.
+//! An entry without a record removes a session, so a removal and a write contend for a name like two writers. The
+//! number and the version fence a writer that began before the removal, even if the session was created again after the
+//! removal.
 //!
-//! Seven days later, a listing cleans up the removal under the session's lease. The log is then empty and starts again
-//! at 1. A write that was in progress all that time does not find its base in the listing of step 4, and is fenced. One
-//! risk remains: if a process is frozen during this cleanup for longer than its lease lasts, and another process
-//! creates the same session again, the first process can delete the new session's objects.
+//! Seven days later, a listing deletes the removal entry while it holds the session's lease. The log is then empty and
+//! starts again at 1. A write that was in progress for all seven days does not find its base in the listing of step 4,
+//! and is fenced. One risk remains. If a process is frozen during this cleanup for longer than its lease, and another
+//! process creates the session again, the first process can delete the new session's objects.
 
 use bytes::Bytes;
 
@@ -64,8 +65,8 @@ use crate::store::{RecordError, SessionId, SessionRecord, StoreError, StoredVers
 /// The directory of the logs.
 pub(super) const RECORDS: &str = "records";
 const STATES: &str = "states";
-/// Maximum number of objects in a log or for a lease, and of states to examine when a removal expires. Every writer
-/// retries deletions that failed.
+/// Maximum number of entries in the log of a session or lease, and of states to examine when a removal expires. The
+/// number stays small, because every writer retries failed deletions.
 const MAX_LISTED: usize = 10_000;
 /// Maximum number of attempts to read during concurrent writes.
 const READS: usize = 16;
@@ -104,7 +105,7 @@ impl Head {
 pub(super) struct Write<'a> {
     /// The unique version of the write.
     pub(super) version: &'a StoredVersion,
-    /// Record and state; `None` to remove the session.
+    /// The record and the state. `None` to remove the session.
     pub(super) session: Option<(&'a SessionRecord, &'a Bytes)>,
 }
 
@@ -112,7 +113,7 @@ pub(super) struct Write<'a> {
 pub(super) enum Outcome {
     /// The write was accepted.
     Committed,
-    /// A different writer was first. The lost write's objects are deleted.
+    /// A different writer was first. The objects of the lost write are deleted.
     Lost,
 }
 
@@ -133,7 +134,7 @@ impl Log<'_> {
         numbered(self.bucket, &self.dir()).await
     }
 
-    /// Reads a listed entry. Returns `None` if it has been deleted since it was listed.
+    /// Reads a listed entry. Returns `None` if the entry has been deleted since it was listed.
     pub(super) async fn read(self, number: u64, listed: &ListedObject) -> Result<Option<Head>, StoreError> {
         let entry = match self.bucket.get(&listed.name, MAX_ENTRY_BYTES).await {
             Ok(None) => return Ok(None),
@@ -156,11 +157,11 @@ impl Log<'_> {
         Err(self.moves())
     }
 
-    /// Appends a write on top of the head `base`, or as the first entry.
+    /// Appends a write on top of the head `base`. Without a base, appends the first entry.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] if the head has the maximum number; nothing was written. After any other error, the
-    /// outcome is unknown: the write may have been accepted.
+    /// [`StoreError::Damaged`] if the head has the maximum number. Nothing was written. After any other error, the
+    /// write may have been accepted.
     pub(super) async fn append(self, base: Option<&Head>, write: Write<'_>) -> Result<Outcome, StoreError> {
         let Some(number) = base.map_or(Some(1), |base| base.number.checked_add(1)) else {
             let path = format!("{}/{}", self.bucket.url(), self.name(u64::MAX));
@@ -193,10 +194,11 @@ impl Log<'_> {
                         None => return Err(self.unknown("too many later versions exist")),
                     }
                 }
-                // The store refused, but shows no entry: an aborted request of this process may still arrive.
+                // The store refused to create the entry, but lists no entry. An aborted request of this process may
+                // still arrive.
                 _ if created == CreateOutcome::Gone => return Err(refused(self.bucket, &self.name(number))),
-                // If this write's entry is the only one, its base was removed and expired. If another entry has the
-                // name, its writer was first.
+                // If this write's entry is the only entry, its base was removed and expired. If another entry has the
+                // name, the writer of that entry was first.
                 Some(_) => {}
                 None if created == CreateOutcome::Here => return Err(self.unknown("its listing is incomplete")),
                 None => {}
@@ -217,8 +219,8 @@ impl Log<'_> {
         }
     }
 
-    /// Deletes all entries but the last, each after its state, because only the entry names the state. The next writer
-    /// retries failed deletions.
+    /// Deletes all entries except the last one. Deletes each entry after its state, because only the entry contains the
+    /// name of the state. The next writer retries failed deletions.
     async fn delete_below(self, entries: &[(u64, ListedObject)], known: Option<&Head>) {
         let Some((_, below)) = entries.split_last() else { return };
         for (number, listed) in below {
@@ -246,7 +248,7 @@ impl Log<'_> {
         }
     }
 
-    /// Deletes an unneeded object. Returns `false` if the deletion failed, which is harmless.
+    /// Deletes an unneeded object. Returns `false` if the deletion fails, which is harmless.
     async fn delete_unneeded(self, name: &str) -> bool {
         let deleted = self.bucket.delete(name).await;
         if let Err(error) = &deleted {
@@ -255,8 +257,8 @@ impl Log<'_> {
         deleted.is_ok()
     }
 
-    /// Cleans up after a session that was removed long ago: deletes its removal entry, and states older than `until_ms`
-    /// that crashed writers left. The caller holds the session's lease.
+    /// Cleans up after a session that was removed before `until_ms`. Deletes the states that crashed writers left
+    /// behind, and then the removal entry. The caller must hold the session's lease.
     pub(super) async fn expire(self, until_ms: i64) -> Result<(), StoreError> {
         let entries = self.entries().await?;
         let Some((number, listed)) = entries.last() else { return Ok(()) };
@@ -269,7 +271,7 @@ impl Log<'_> {
         for state in states {
             stays |= state.modified_ms >= until_ms || !self.delete_unneeded(&state.name).await;
         }
-        // Keep the removal entry: without it the remaining states would never be deleted.
+        // Keep the removal entry, because the remaining states would never be deleted without it.
         if stays {
             return Ok(());
         }

@@ -3,8 +3,8 @@
 //! * [`location`]: parses store URLs and reads credentials from the environment.
 //! * [`bucket`]: the operations of a store, with size and time limits, on separate threads.
 //! * [`blobs`]: immutable named blobs.
-//! * [`ObjectStore`]: stores and lists sessions. Counts them by the names and lengths of their log entries.
-//! * [`log`]: orders writes and decides which of them are accepted.
+//! * [`ObjectStore`]: stores, lists and counts sessions. Counting reads only the names and lengths of log entries.
+//! * [`log`]: orders writes and decides whether each write is accepted.
 //! * [`lease`]: locks sessions, and checks that a store is suitable.
 
 mod blobs;
@@ -39,25 +39,26 @@ use log::{Head, Log, Outcome, RECORDS, Write, number_of};
 
 pub use blobs::{BlobInfo, BlobPage, BlobStore};
 
-/// Maximum number of attempts to write during concurrent writes.
+/// Maximum number of attempts to write a session during concurrent writes.
 const WRITES: usize = 8;
 /// Maximum number of attempts to find the state of a listed entry.
 const READS: usize = 8;
-/// The age at which the entry of a removal is deleted.
+/// The age at which a removal entry is deleted.
 const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// A store of sessions in an object store, which several machines can share. Supports S3 (`s3://BUCKET/PREFIX`), Google
 /// Cloud Storage (`gs://`), Azure (`az://`), a directory (`file:///DIRECTORY`) and this process's memory
 /// (`memory://NAME`). Credentials come from the environment, as for [`BlobStore`].
 ///
-/// The store must create each name only once and show every acknowledged operation; [`open`](Self::open) tests this.
-/// Each session has a short log of its writes, each with a unique version. Of two writers with the same base, one is
-/// accepted and the other is [fenced](StoreError::Fenced), however long it was frozen.
+/// The store must let only one creator of a name succeed, and reads must reflect every acknowledged operation.
+/// [`open`](Self::open) tests this. Each session has a short log of its writes, and each write has a unique version. Of
+/// two writers with the same base, one is accepted and the other is [fenced](StoreError::Fenced), even if it was frozen
+/// for a long time.
 ///
-/// Locks are leases of 15 s, which their holders renew. A lease expires after its holder is killed. Leases only
-/// prevent wasted work: the log keeps writes consistent without them.
+/// A lock is a lease of 15 s, which its holder renews. If the holder is killed, the lease expires. Leases only prevent
+/// wasted work, because the log keeps writes consistent without them.
 ///
-/// A removal is recorded for seven days. No write may stay in progress for that long.
+/// The record of a removal expires after seven days. No write may be in progress for that long.
 ///
 /// ```
 /// use glovebox_sessions::{ObjectStore, PageRequest, SessionStore};
@@ -83,8 +84,8 @@ impl ObjectStore {
     /// The default time after which the lock of a killed holder expires: 15 s.
     pub const LEASE: Duration = Duration::from_secs(15);
 
-    /// Opens the store with this URL and tests it: creates an object, checks that a second creation is refused, reads,
-    /// lists and deletes it.
+    /// Opens the store with this URL and tests it. The test creates an object, checks that a second creation is
+    /// refused, and reads, lists and deletes the object.
     ///
     /// # Errors
     /// [`StoreError::Url`] if the URL does not name a store, [`StoreError::Directory`] if the directory is unusable,
@@ -107,8 +108,8 @@ impl ObjectStore {
         self.bucket.url()
     }
 
-    /// Sets the duration of new leases, clamped to between 1 s and 1 h. A lock expires after this time if its holder
-    /// was killed. Holders renew a lease three times within this time. Default: [`LEASE`](Self::LEASE).
+    /// Sets the duration of new leases, clamped to the range from 1 s to 1 h. If its holder is killed, a lock expires
+    /// after this time. Holders renew a lease three times within this time. Default: [`LEASE`](Self::LEASE).
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease.clamp(Duration::from_secs(1), Duration::from_secs(60 * 60));
@@ -124,7 +125,7 @@ impl ObjectStore {
         Log { bucket: &*self.bucket, id }
     }
 
-    /// Writes on top of the expected version. Returns whether a session existed, and the new version.
+    /// Writes on top of the expected version. Returns whether the session existed, and the new version.
     async fn write(
         &self,
         lock: &SessionLock,
@@ -139,7 +140,7 @@ impl ObjectStore {
             self.check(log, head.as_ref(), expected, holder)?;
             let was_there = head.as_ref().is_some_and(|head| !head.is_removal());
             if session.is_none() && !was_there {
-                // The session also existed if this holder's own removal, whose response was lost, removed it.
+                // Report that the session existed if this holder removed it earlier, but lost the response.
                 let ours = |version: &StoredVersion| head.as_ref().is_some_and(|head| head.is(version));
                 return Ok(WriteOutcome { was_there: holder.has_attempted(expected, ours), version: None });
             }
@@ -147,11 +148,11 @@ impl ObjectStore {
             holder.record_attempt(expected, &version);
             match log.append(head.as_ref(), Write { version: &version, session }).await? {
                 Outcome::Committed => {
-                    // The settled writes have no higher numbers than this write, so they cannot become the head.
+                    // The earlier writes do not have higher numbers than this write, so they cannot become the head.
                     log.forget(&holder.take_other_attempts(&version)).await;
                     return Ok(WriteOutcome { was_there, version: Some(version) });
                 }
-                // The new head may still be the expected one: with `Any`, or after a late write of this holder.
+                // Retry. The new head may match `Any`, or may be a late write of this holder.
                 Outcome::Lost => {}
             }
         }
@@ -274,7 +275,7 @@ impl SessionStore for ObjectStore {
     }
 
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
-        // A session that does not exist is treated as already removed, whatever the caller expected.
+        // If the session does not exist, do not compare versions, because it is already removed.
         let log = self.log(lock.id());
         let head = log.head().await?;
         if head.as_ref().is_none_or(Head::is_removal) {
@@ -304,9 +305,10 @@ fn entry_of(id: &SessionId, head: Head) -> Option<StoredEntry> {
 const NAMES: usize = 1_000;
 /// The number of entries to read concurrently.
 const READERS: usize = 16;
-/// Maximum number of removals that listing a page expires. Later listings expire further removals.
+/// Maximum number of removals that expire while a page is listed. Later listings expire further removals.
 const FORGOTTEN: usize = 16;
-/// A number that no entry uses. Its name sorts after a session's entries and before the next session's entries.
+/// A number that no entry has. Its name sorts after all entries of a session, and before all entries of the next
+/// session.
 const LAST: u64 = u64::MAX;
 
 /// The head of a log in a listing.
@@ -327,7 +329,7 @@ impl ObjectStore {
             after = listed.last().map(|listed| listed.name.clone());
             for listed in listed {
                 let Some((id, number)) = parse(&listed.name) else { continue };
-                // Entries of a session are listed in order: the last one is the head.
+                // The entries of a session are listed in order, so the last entry is the head.
                 if heads.last().is_some_and(|head| head.id == id) {
                     heads.pop();
                 } else if heads.len() == max {
@@ -341,8 +343,7 @@ impl ObjectStore {
         }
     }
 
-    /// Returns the listing entry of a session, or `None` if the session was removed. Also deletes the entry of an old
-    /// removal.
+    /// Returns the listing entry of a session, or `None` if the session was removed. Also expires an old removal.
     async fn entry(&self, found: ListedHead, forgets: &AtomicUsize) -> Result<Option<StoredEntry>, StoreError> {
         let log = self.log(&found.id);
         let head = match log.read(found.number, &found.listed).await? {
@@ -362,15 +363,15 @@ impl ObjectStore {
         Ok(entry_of(&found.id, head))
     }
 
-    /// Expires a removal. Holds the session's lease, so that other processes cannot create the session again.
+    /// Expires a removal. Holds the session's lease meanwhile, so that other processes cannot create the session again.
     async fn expire(&self, log: Log<'_>) -> Result<(), StoreError> {
-        // The lease is bound to a name, so that it is held until this function returns.
+        // Bind the lease to a variable, so that it is held until this function returns.
         let Some(_lease) = self.lease(log.id).await? else { return Ok(()) };
         log.expire(self.clock.ms_before_now(REMOVAL)).await
     }
 }
 
-/// Parses the session and the number from the name of an entry.
+/// Parses the session ID and the number from the name of an entry.
 fn parse(name: &str) -> Option<(SessionId, u64)> {
     let number = number_of(name)?;
     let (dir, _) = name.rsplit_once('/')?;
@@ -383,7 +384,8 @@ const FORMAT: u32 = 1;
 const VERSION_DIGITS: usize = 32;
 /// Maximum number of ancestors in an entry.
 const MAX_ANCESTORS: usize = 16;
-/// Entries with a session are padded to this length in bytes. Removals are shorter, so listings can tell them apart.
+/// The length in bytes to which entries with a session are padded. Removals are shorter, so listings can distinguish
+/// them.
 const MIN_SESSION_BYTES: usize = 2048;
 /// Maximum size of an entry in bytes. An entry needs 3,000 bytes plus the workspace's path, which JSON can expand to
 /// six times its length.
@@ -394,12 +396,12 @@ const MAX_ENTRY_BYTES: u64 = 16_384 + 6 * MAX_WORKSPACE_BYTES as u64;
 #[serde(deny_unknown_fields)]
 struct Entry {
     format: u32,
-    /// Identifies this write: 128 random bits. The name of the state object contains the same version.
+    /// The version of this write: 128 random bits. The name of the state object contains the same version.
     version: String,
-    /// The versions of the writes below this one, latest first. A writer whose response was lost finds its own version
-    /// here.
+    /// The versions of the writes below this write, latest first. A writer whose response was lost looks for its own
+    /// version in this list.
     ancestors: Vec<String>,
-    /// The written record; `None` for a removal.
+    /// The written record. `None` for a removal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     record: Option<SessionRecord>,
 }
@@ -431,7 +433,7 @@ impl Entry {
 
     /// Encodes the entry as JSON, and pads entries with a session to [`MIN_SESSION_BYTES`].
     fn to_bytes(&self) -> Vec<u8> {
-        // An entry contains only strings and numbers, so this cannot fail.
+        // Serialization cannot fail, because an entry contains only strings and numbers.
         let mut bytes = serde_json::to_vec(self).unwrap_or_default();
         if self.record.is_some() {
             bytes.resize(bytes.len().max(MIN_SESSION_BYTES), b' ');
@@ -440,7 +442,7 @@ impl Entry {
     }
 
     fn read(id: &SessionId, bytes: &[u8]) -> Result<Self, RecordError> {
-        // Entries of a later version can have other fields.
+        // Parse only the format version, because entries of a later version can have other fields.
         #[derive(Deserialize)]
         struct Versioned {
             format: u32,

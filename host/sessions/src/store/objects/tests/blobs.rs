@@ -118,7 +118,7 @@ fn one_of_many_writers_creates_a_blob() {
 fn blob_names_stay_inside_the_directory() {
     let longest = "x".repeat(BlobStore::MAX_NAME_BYTES);
     for (blobs, _dir) in stores() {
-        // The last name has the maximum length of a name part.
+        // The last name consists of one part of maximum length.
         for name in ["a", "b/b!/c.d-e_f", "..a", &longest[..240]] {
             block_on(blobs.put(name, Vec::new())).unwrap();
         }
@@ -142,7 +142,7 @@ fn blob_names_stay_inside_the_directory() {
 fn oversized_blob_is_not_read() {
     let dir = tempdir().unwrap();
     let blobs = BlobStore::open(&format!("file://{}", dir.path().display())).unwrap();
-    // These files are sparse and take no space.
+    // The files are sparse and take no disk space.
     let hole = |name: &str, bytes| fs::File::create(dir.path().join(name)).unwrap().set_len(bytes).unwrap();
     hole("over", BlobStore::MAX_BYTES + 1);
     let error = block_on(blobs.get("over", u64::MAX)).unwrap_err();
@@ -245,7 +245,7 @@ fn futures_can_block_inside_a_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         blobs.put("a", b"x".as_slice()).await.unwrap();
-        // The store's last handle is dropped inside a runtime.
+        // Drop the store's last handle inside a runtime.
         drop(blobs);
     });
 }
@@ -261,7 +261,7 @@ fn clock(run: &Run) -> StoreClock {
     StoreClock { seen_ms: *run.memory.now_ms.lock().unwrap(), seen_at: Instant::now() }
 }
 
-/// Acquires and releases the lease, `times` times.
+/// Acquires and releases the lease `times` times.
 fn holder<'a>(run: &'a Run, times: usize, held: &'a Cell<bool>, taken: &'a Cell<usize>) -> Task<'a> {
     Box::pin(async move {
         for _ in 0..times {
@@ -269,8 +269,7 @@ fn holder<'a>(run: &'a Run, times: usize, held: &'a Cell<bool>, taken: &'a Cell<
             if let Some(number) = log.take(clock(run)).await.unwrap() {
                 assert!(!held.replace(true), "two holders have the lease");
                 taken.set(taken.get() + 1);
-                // Other tasks can run before the entry is deleted, but not between the deletion and the update of
-                // `held`.
+                // Other tasks can run before the deletion, but not between the deletion and the update of `held`.
                 log.delete(number).await;
                 held.set(false);
             }
@@ -278,7 +277,7 @@ fn holder<'a>(run: &'a Run, times: usize, held: &'a Cell<bool>, taken: &'a Cell<
     })
 }
 
-/// Renews a lease that expired an hour ago, like a process that has been frozen since then.
+/// Renews a lease that expired an hour ago, like a process that was frozen for an hour.
 fn frozen<'a>(log: &'a LeaseLog, held: &'a Cell<bool>, renewed: &'a Cell<usize>) -> Task<'a> {
     Box::pin(async move {
         if let Some(number) = log.renewed(1).await.unwrap() {
@@ -290,7 +289,8 @@ fn frozen<'a>(log: &'a LeaseLog, held: &'a Cell<bool>, renewed: &'a Cell<usize>)
     })
 }
 
-/// Holders acquire the lease concurrently, each `times` times. With `was_killed`, a holder was killed an hour earlier.
+/// Runs several holders concurrently. Each holder acquires the lease as often as its element of `times` says. With
+/// `was_killed`, a holder was killed an hour earlier.
 fn contend(switches: usize, times: &[usize], was_killed: bool) {
     let runs = exhaustively(0, |run| {
         if was_killed {
@@ -300,7 +300,7 @@ fn contend(switches: usize, times: &[usize], was_killed: bool) {
         }
         let (held, taken) = (Cell::new(false), Cell::new(0));
         run.interleave(switches, times.iter().map(|times| holder(run, *times, &held, &taken)).collect());
-        // Late holders have left no objects behind.
+        // Late holders leave no objects behind.
         assert!(block_on(log(run).take(clock(run))).unwrap().is_some());
         if !was_killed {
             assert!(taken.get() > 0);

@@ -1,4 +1,4 @@
-//! An in-memory store whose requests wait for their turn and fail on demand. Explores every order of turns and
+//! An in-memory store whose requests wait for their turn and fail on demand. Tests explore every order of turns and
 //! failures.
 
 use std::{
@@ -22,8 +22,9 @@ use crate::store::{
     },
 };
 
-/// A sequence of decisions. A run repeats the decisions of the previous run up to the last one with an untried
-/// alternative, takes that alternative, and then takes the first alternative of each later decision.
+/// A sequence of decisions, each between several alternatives. A run repeats the decisions of the previous run up to
+/// the last decision with an untried alternative. It takes that alternative, and then the first alternative of each
+/// later decision.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
     made: Vec<(usize, usize)>,
@@ -100,7 +101,7 @@ pub(super) struct Object {
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) objects: Mutex<BTreeMap<String, Object>>,
-    /// Deleted names, and whether a lease existed at the time of each deletion.
+    /// The deleted names, and whether a lease existed at the time of each deletion.
     pub(super) deleted: Mutex<Vec<(String, bool)>>,
     /// The store's clock, which does not advance by itself.
     pub(super) now_ms: Mutex<i64>,
@@ -111,7 +112,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Waits for a turn, then executes the request with the chosen outcome.
+    /// Waits for a turn, and then executes the request with the chosen outcome.
     async fn turn<T>(&self, work: impl FnOnce(&mut BTreeMap<String, Object>) -> T) -> Result<T, StoreError> {
         if *self.is_calm.lock().unwrap() {
             return Ok(work(&mut self.objects.lock().unwrap()));
@@ -196,7 +197,7 @@ impl Bucket for Memory {
     }
 }
 
-/// A run: the store in memory, and the session store that uses it.
+/// A run: the in-memory store, and the session store that uses it.
 pub(super) struct Run {
     pub(super) memory: Arc<Memory>,
     pub(super) store: ObjectStore,
@@ -226,13 +227,13 @@ impl Run {
         Self { memory, store }
     }
 
-    /// Interleaves the tasks in an order that the choices decide, until all have ended or crashed. A task runs until a
-    /// switch to another task. At most `switches` switches occur before a task has ended; a few are enough to expose a
-    /// fault.
+    /// Interleaves the tasks in the chosen order until all tasks have ended or crashed. A task runs until a switch to
+    /// another task. At most `switches` switches interrupt a task that has not ended. A few switches are enough to
+    /// expose a fault.
     pub(super) fn interleave(&self, mut switches: usize, mut tasks: Vec<Task<'_>>) {
         *self.memory.is_calm.lock().unwrap() = false;
         let mut context = Context::from_waker(Waker::noop());
-        // Run each task up to its first request, which needs no order.
+        // Run each task up to its first request. The order does not matter yet.
         tasks.retain_mut(|task| task.as_mut().poll(&mut context).is_pending());
         let mut current = None;
         while !tasks.is_empty() {
@@ -252,7 +253,7 @@ impl Run {
     }
 }
 
-/// Runs every order of turns with every choice of up to `faults` faults. Returns the number of runs.
+/// Runs `check` with every order of turns and every choice of up to `faults` faults. Returns the number of runs.
 pub(super) fn exhaustively(faults: usize, check: impl Fn(&Run)) -> usize {
     let (mut choices, mut runs) = (Choices::default(), 0);
     loop {
@@ -266,7 +267,7 @@ pub(super) fn exhaustively(faults: usize, check: impl Fn(&Run)) -> usize {
     }
 }
 
-/// Runs with random orders and faults.
+/// Runs `check` with random orders and faults.
 pub(super) fn at_random(runs: u64, faults: usize, check: impl Fn(&Run, u64)) {
     for seed in 1..=runs {
         check(&Run::new(Choices::at_random(seed), faults), seed);

@@ -16,7 +16,7 @@ use crate::store::{
 #[derive(Debug)]
 struct Done {
     expected: Expected,
-    /// The written state; `None` for a removal.
+    /// The written state. `None` for a removal.
     state: Option<String>,
     result: Result<Option<StoredVersion>, StoreError>,
 }
@@ -25,7 +25,7 @@ fn id() -> SessionId {
     SessionId::new("a").unwrap()
 }
 
-/// Returns a lock without a lease, as if the lease was lost, so that only the expected version prevents conflicts.
+/// Returns a lock without a lease, as if the lease had expired, so that only the expected version prevents conflicts.
 fn lock() -> SessionLock {
     SessionLock::new(id(), Holder::default())
 }
@@ -52,8 +52,8 @@ fn first(run: &Run) -> Expected {
     Expected::Version(block_on(put(run, &lock(), &Expected::Absent, "first")).unwrap())
 }
 
-/// Makes `writes` writes, each on top of its last accepted write, or of `from`. Stops when fenced. After any other
-/// error, continues with the next state.
+/// Performs `writes` writes. The first write expects `from`, and each later write expects the last accepted version.
+/// Stops when a write is fenced. After any other error, continues with the next state.
 fn writer<'a>(run: &'a Run, name: &'a str, from: &Expected, writes: usize, done: &'a RefCell<Vec<Done>>) -> Task<'a> {
     let mut expected = from.clone();
     Box::pin(async move {
@@ -88,8 +88,8 @@ fn remover<'a>(run: &'a Run, from: &Expected, done: &'a RefCell<Vec<Done>>) -> T
     })
 }
 
-/// Checks that at most one of the writes with the same expected version was accepted. The session must be the last
-/// accepted write, or a write of unknown outcome, and fenced writers must leave no objects.
+/// Checks that at most one of the writes with the same expected version was accepted. The store must contain the last
+/// accepted write, or a write with an unknown outcome. Fenced writers must leave no objects behind.
 fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
     let found = stored(run);
     for (index, one) in done.iter().enumerate() {
@@ -107,7 +107,7 @@ fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
         }
     }
     let accepted: Vec<&Done> = done.iter().filter(|one| one.result.is_ok()).collect();
-    // The accepted writes on which no other accepted write is based.
+    // Select the accepted writes on which no other accepted write is based.
     let version = |one: &Done| one.result.as_ref().ok().cloned().flatten().map(Expected::Version);
     let tops: Vec<&&Done> = accepted
         .iter()
@@ -119,7 +119,7 @@ fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
             assert_eq!(found.map(|(_, state)| state), expected, "{context}: {done:?}");
         }
     } else if let Some(top) = tops.iter().find(|top| top.state.is_some()) {
-        // The top write is stored, or a write of unknown outcome came after it.
+        // The store contains the top write, or a later write with an unknown outcome.
         let is_unknown =
             |state: &str| done.iter().any(|one| one.result.is_err() && one.state.as_deref() == Some(state));
         let is_it = match &found {
@@ -128,7 +128,7 @@ fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
         };
         assert!(is_it, "{context}: {found:?} after {done:?}");
     }
-    // In any case the session can be written, and leftovers are cleaned up.
+    // In every case, the session can be written again, and the write removes leftovers.
     block_on(put(run, &lock(), &Expected::Any, "last")).unwrap();
     assert_eq!(stored(run).unwrap().1, "last", "{context}");
     let names: Vec<String> = run.memory.objects.lock().unwrap().keys().cloned().collect();
@@ -138,12 +138,12 @@ fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
     }
 }
 
-/// Returns whether the writer of this state recorded it before a crash.
+/// Returns `true` if the writer recorded this state before a crash.
 fn is_recorded(done: &[Done], state: &str) -> bool {
     done.iter().any(|one| one.state.as_deref() == Some(state))
 }
 
-/// No limit on switches.
+/// An unlimited number of switches.
 const ANY: usize = usize::MAX;
 
 fn contend(switches: usize, faults: usize, writes: [usize; 2]) -> usize {
@@ -263,7 +263,7 @@ fn write_with_a_lost_response_is_applied_once() {
         let writer: Task<'_> = Box::pin(async {
             let (lock, mut expected) = (lock(), first);
             for state in ["a", "b"] {
-                // Enough attempts for all faults and a success.
+                // Three attempts are enough for all faults and one success.
                 for attempt in 0..3 {
                     match put(run, &lock, &expected, state).await {
                         Ok(version) => {
@@ -279,7 +279,7 @@ fn write_with_a_lost_response_is_applied_once() {
         run.interleave(0, vec![writer]);
         let found = stored(run).unwrap().1;
         let accepted = accepted.take();
-        // A crashed writer may have written the next state.
+        // A writer that crashed may have written the next state.
         assert!(found == accepted || found.as_str() > accepted || accepted == "first", "{found} after {accepted}");
         check(run, &[], 2, "");
     });
@@ -296,7 +296,7 @@ fn writes_stay_consistent_under_random_faults() {
         tasks.push(remover(run, &from, &done));
         tasks.push(Box::pin(async {
             for _ in 0..4 {
-                // A fault causes an error; a successful read is complete.
+                // A fault may cause an error, but a successful read must be complete.
                 if let Err(error) = run.store.get(&id()).await {
                     assert!(matches!(error, StoreError::Remote { .. }), "{seed}: {error}");
                 }
