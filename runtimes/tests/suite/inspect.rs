@@ -22,7 +22,7 @@ pub(crate) struct ModuleInfo {
     pub(crate) exports: Vec<Export>,
     /// The first memory that the module defines.
     pub(crate) memory: Option<MemoryType>,
-    /// Globals, imported ones first.
+    /// All globals. Imported globals are first.
     pub(crate) globals: Vec<GlobalType>,
     pub(crate) has_names: bool,
     pub(crate) has_start: bool,

@@ -1,4 +1,4 @@
-//! Tests of the manifest: its pins, and errors that name the invalid key.
+//! Tests of the pins in the manifest, and of the errors for invalid keys.
 
 use glovebox_runtimes::{Digest, DriverKind, FetchOutcome, Language, Manifest, ManifestError, Quiet, Runtimes, Source};
 
@@ -265,7 +265,7 @@ sources = [{ kind = "npm", package = "@scope/name", version = "1.2.0", file = "p
 
 const LIBRARY: &[u8] = b"a library";
 
-/// Returns a manifest with the runtime `fake`, which has a library, and two additional images of it.
+/// Returns a manifest with the runtime `fake`, which has a library and two additional images.
 fn manifest() -> Manifest {
     let text = format!(
         r#"

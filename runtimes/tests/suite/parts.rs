@@ -39,8 +39,8 @@ fn parts_contain_each_function_once() {
         let functions = module.exports.iter().filter(|export| export.kind == ExternalKind::Func);
         functions.map(|export| export.name.clone()).collect()
     };
-    // The base calls the shared function and therefore includes it. The last part includes the function that no part
-    // lists.
+    // The base includes the shared function, because it calls that function. The last part includes the function that
+    // no part lists.
     assert_eq!(functions(&made[0], exports), ["first", "__glovebox_function_0", "__glovebox_function_6"]);
     assert_eq!(functions(&made[1], imports), ["__glovebox_function_6"]);
     assert_eq!(functions(&made[1], exports), ["__glovebox_function_5"]);

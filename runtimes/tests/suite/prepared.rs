@@ -1,4 +1,4 @@
-//! Tests that prepared images are found only under their own key, and stored atomically.
+//! Tests that prepared images are stored atomically, and found only under their own key.
 
 use std::{
     fs,
@@ -61,7 +61,7 @@ fn different_keys_share_no_image() {
     }
     let moved = other(&|p| (p.settings, p.target) = ("fuelm".to_owned(), "achine".to_owned()));
     assert!(store.open(&moved).unwrap().is_none());
-    // Two labels that look the same in file names.
+    // Use two labels that are the same in file names.
     let (a, b) = (other(&|p| p.label = "a/b".to_owned()), other(&|p| p.label = "a b".to_owned()));
     store.store(&a, &artefact(vec![2])).unwrap();
     assert!(store.open(&b).unwrap().is_none());
@@ -130,7 +130,7 @@ fn verification_detects_a_changed_byte() {
     assert!(error.contains(&Digest::of(&bytes).to_string()), "{error}");
 }
 
-/// Changes a file like an attacker with write access, and restores its modification time.
+/// Changes a file like an attacker with write access: restores its modification time afterwards.
 fn rewrite(path: &Path, bytes: &[u8]) {
     let time = fs::metadata(path).unwrap().modified().unwrap();
     chmod(path, 0o600);
@@ -156,7 +156,7 @@ fn changed_image_with_old_size_and_time_is_detected() {
         assert!(error.contains(&Digest::of(&[9; 4096]).to_string()), "{error}");
         assert!(error.contains(&Digest::of(&bytes).to_string()), "{error}");
     }
-    // The file is valid again after its bytes are restored.
+    // A file with restored bytes is valid again.
     rewrite(&stored.aot_path, &[9; 4096]);
     store.open(&key()).unwrap().unwrap();
 }
@@ -177,7 +177,7 @@ fn unchanged_image_is_resealed() {
     store.open_or_build::<()>(&key(), &Quiet, || unreachable!("the image exists")).unwrap();
     assert_eq!(seal(), first, "using an image must not change its seal");
 
-    // A second name, as created by a backup; another mode; the same bytes in a new file.
+    // Create a second name, as a backup does. Then change the mode. Then put the same bytes into a new file.
     let changes: [&dyn Fn(); 3] = [
         &|| fs::hard_link(&stored.aot_path, world.path("backup")).unwrap(),
         &|| chmod(&stored.aot_path, 0o600),
@@ -211,14 +211,14 @@ fn code_with_a_forged_record_is_not_loaded() {
     rewrite(&stored.aot_path, &[8; 4096]);
     rewrite(&record, text.replace(&genuine, &forged).as_bytes());
     assert!(store.open(&key()).unwrap().is_none());
-    // A file that did not exist before is rejected as well.
+    // Code in a new file is also rejected.
     let other = stored.aot_path.with_file_name(format!("{}-0000000000000000.cwasm", key()));
     fs::rename(&stored.aot_path, &other).unwrap();
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     let text = text.replace(&genuine, &forged).replace(&name(&stored.aot_path), &name(&other));
     rewrite(&record, text.as_bytes());
     assert!(store.open(&key()).unwrap().is_none());
-    // The image is rebuilt, and the foreign files are removed.
+    // The image is rebuilt, and the forged files are removed.
     let built = store.open_or_build(&key(), &Quiet, || Ok::<_, String>(artefact(vec![9; 4096]))).unwrap();
     store.verify(&built).unwrap();
     assert_eq!(world.files("prepared").len(), 2);
@@ -237,7 +237,7 @@ fn unsealed_image_is_accepted_only_if_older_than_the_seals() {
     std::thread::sleep(Duration::from_millis(20));
     let late = open("late");
     late.prepared().open(&key()).unwrap().unwrap();
-    // From now on the file is sealed, and its modification time is not trusted.
+    // The file is now sealed, so its modification time is not trusted.
     rewrite(&made.aot_path, &[8; 4096]);
     assert!(matches!(late.prepared().open(&key()), Err(PreparedError::Corrupt { .. })));
     fs::File::open(&made.aot_path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
@@ -339,10 +339,10 @@ fn images_are_listed_measured_and_removed_by_binary() {
     assert_eq!((store.size_bytes().unwrap(), world.files("prepared").len()), (0, 0));
 }
 
-/// The size of the code in bytes, long enough for a kill to interrupt a write.
+/// The size of the code in bytes: large enough that a kill can interrupt the write.
 const CODE_BYTES: usize = 300_000;
 
-/// Not a test, but a helper process: fetches, stores, replaces, evicts and removes until it is killed.
+/// A helper process, not a test. Fetches, stores, replaces, evicts and removes until it is killed.
 #[test]
 fn child_writes_until_killed() {
     let Some(dir) = std::env::var_os(CHILD) else {
@@ -380,7 +380,7 @@ fn killed_build_leaves_a_complete_image_or_none() {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(5) || kills <= 10 || whole == 0 {
         assert!(began.elapsed() < Duration::from_secs(120), "{kills} kills, {whole} whole");
-        // A slow machine needs more time to store the first image.
+        // Wait longer for the first image, because the machine may be slow.
         let spread_us = if whole == 0 { 40_000 * (1 + kills) } else { 40_000 };
         let mut child = child("prepared::child_writes_until_killed", world.dir.path()).spawn().unwrap();
         std::thread::sleep(Duration::from_micros(3_000 + random.below(spread_us)));
@@ -399,7 +399,7 @@ fn killed_build_leaves_a_complete_image_or_none() {
         }
     }
 
-    // The locks of killed processes are free. Their leftovers are removed when they are old enough.
+    // The locks of killed processes are free. Leftover files are removed when they are old enough.
     let age_leftovers = || {
         let old = SystemTime::now() - Duration::from_secs(3600);
         for dir in ["binaries", "prepared"] {
@@ -408,7 +408,7 @@ fn killed_build_leaves_a_complete_image_or_none() {
             }
         }
     };
-    // The last process has started a grandchild, which has the lock until it ends.
+    // Retry, because the last child may have started a process that holds the lock until it ends.
     let began = Instant::now();
     loop {
         age_leftovers();

@@ -1,4 +1,4 @@
-//! Tests that images from a prepared bundle replace compilation, and that damaged bundles are ignored.
+//! Tests that images in a prepared bundle are not compiled again, and that damaged bundles are ignored.
 
 use std::{fs, io::Read, path::Path};
 
@@ -18,7 +18,8 @@ fn write_prepared(from: &World, without: Option<&Path>, name: &str) {
     runtimes.write_prepared(artefacts, without, &from.path(name)).unwrap();
 }
 
-/// Opens the image of a new cache with these prepared bundles. Returns its first byte: 0 if it was built.
+/// Opens the image in a new cache with these prepared bundles. Returns its first byte, which is 0 if the image was
+/// built.
 fn first_byte(bundles: &[&Path], kind: CacheKind, key: &ArtefactKey) -> u8 {
     let world = World::new("");
     let runtimes = world.runtimes().with_prepared(bundles.iter().map(|path| path.to_path_buf()));
@@ -27,7 +28,7 @@ fn first_byte(bundles: &[&Path], kind: CacheKind, key: &ArtefactKey) -> u8 {
     assert!(opened.is_new);
     let mut first = [9];
     opened.aot.read_exact(&mut first).unwrap();
-    // The copy is in the cache, like any other image.
+    // The image from the bundle is now in the cache.
     let again = world.runtimes().compiled(kind).open(key).unwrap().unwrap();
     world.runtimes().compiled(kind).verify(&again).unwrap();
     first[0]
@@ -49,7 +50,7 @@ fn prepared_bundle_replaces_the_compiler() {
     write_prepared(&from, Some(&all), "rest.zip");
     assert_eq!(first_byte(&[&from.path("rest.zip")], images, &key()), 0, "the other bundle contains the image");
 
-    // Each byte of the bundle can be damaged: the image is either unchanged or built.
+    // Whichever byte of the bundle is damaged, the image is either unchanged or built.
     let whole = fs::read(&all).unwrap();
     let damaged = from.path("damaged.zip");
     for at in (0..whole.len()).step_by(7) {

@@ -1,4 +1,4 @@
-//! Tests that rewriting hand-written modules preserves their meaning, and rejects state that cannot be saved.
+//! Tests that rewriting handwritten modules preserves their semantics, and rejects state that cannot be saved.
 
 use std::collections::BTreeMap;
 
@@ -133,7 +133,7 @@ fn missing_export_is_rejected_by_name() {
     assert!(error(list(&["absent"], &[], &[])).contains("`absent`"));
     assert!(error(list(&[], &[("sp", 6)], &[])).contains("no global 6 to export as `sp`"));
     assert!(error(list(&[], &[], &[("t", 1)])).contains("no table 1 to export as `t`"));
-    // This name already belongs to another export.
+    // The module already exports a different item under this name.
     assert!(error(list(&[], &[("memory", 1)], &[])).contains("exports another item as `memory`"));
     assert!(error(list(&["memory"], &[], &[])).contains("`memory`"));
 }
@@ -193,7 +193,7 @@ fn memory_image_becomes_the_initial_state() {
     assert_eq!(globals[2], "I32Const { value: 7 }");
     assert!(globals[3].contains("2141192193"), "{}", globals[3]);
     assert!(globals[4].contains("9223372036854775808"), "{}", globals[4]);
-    // The hash of these bytes is the image's identity, so they must be reproducible.
+    // The digest of these bytes identifies the image, so they must be reproducible.
     assert_eq!(prepared, rewrite::with_image(&bootable.bytes, &image).unwrap());
     assert_eq!(prepared, rewrite::strip(&prepared).unwrap());
 }
@@ -291,8 +291,8 @@ fn data_count_section_is_updated() {
 
 #[test]
 fn sparse_memory_stays_within_the_segment_limit() {
-    // Writes every other block of 64 MiB. One segment per block would need 8,192 segments, and more than the maximum
-    // of 100,000 in a memory of 4 GiB.
+    // Write to every other block of 64 MiB. With one segment per block, this would need 8,192 segments. A memory of 4
+    // GiB would need more than the maximum of 100,000 segments.
     let module = wasm("(module (memory 1024))");
     let mut memory = vec![0; 1024 * PAGE];
     memory.iter_mut().step_by(2 * 4096).for_each(|byte| *byte = 1);
@@ -345,7 +345,7 @@ fn code_that_changes_other_state_is_detected() {
         "elem.drop $e",
         "data.drop $d",
         "i32.const 0 i32.const 0 i32.const 1 memory.init $d data.drop $d",
-        // The operator is detected even in unreachable code.
+        // Operators are detected even in unreachable code.
         "return data.drop $d",
     ] {
         assert!(!only("", code), "{code}");
@@ -398,7 +398,7 @@ fn split_memory_module_contains_only_data() {
     assert!(memory.imports.is_empty() && !memory.has_start);
     assert_eq!(memory.memory.unwrap().maximum, Some(4));
     assert_eq!(initial_memory(&made), initial_memory(&module));
-    // A module without data still has a memory.
+    // A module without data also has a memory.
     let empty = rewrite::initial_memory_of(&wasm("(module (memory 1))")).unwrap();
     assert_eq!(initial_memory(&empty), [0; PAGE]);
 }
@@ -438,7 +438,7 @@ fn modules_with_other_state_or_damage_are_rejected() {
     }
     let module = wasm(SPLIT_MODULE);
     for length in 0..module.len() {
-        // Truncation must not cause a panic. A module that is cut between two sections may be valid.
+        // Truncation must not cause a panic. A module that is truncated between two sections may be valid.
         let _ = rewrite::code_of(&module[..length]);
         let _ = rewrite::initial_memory_of(&module[..length]);
     }

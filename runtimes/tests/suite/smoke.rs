@@ -1,5 +1,5 @@
-//! Tests that random input for every parser produces an error or a valid result, never a panic. The seed is printed;
-//! `GLOVEBOX_TEST_SEED` sets it.
+//! Tests that random input to every parser results in an error or a valid result, never in a panic. The seed is
+//! printed, and can be set with `GLOVEBOX_TEST_SEED`.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use wasmparser::{ExternalKind, Validator};
 
 use crate::inspect::inspect;
 
-/// An xorshift64* generator: small, seeded, and random enough to break parsers.
+/// An xorshift64* generator, which is random enough to break parsers.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -58,7 +58,7 @@ impl Random {
                 0 => bytes.truncate(at),
                 1 => _ = bytes.remove(at),
                 2 => bytes.insert(at, self.byte()),
-                // The high bit of a byte continues a LEB128 number.
+                // Set the high bit, which continues a LEB128 number.
                 3 => bytes[at] |= 0x80,
                 4 => bytes[at] = 0xff,
                 5 => {
@@ -153,7 +153,7 @@ fn damaged_modules_give_errors_or_valid_modules() {
 
 #[test]
 fn module_with_excessive_sizes_is_rejected_quickly() {
-    // Sections that claim four billion items in a few bytes.
+    // Sections that declare four billion items in a few bytes.
     for section in [1u8, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13] {
         let mut module = b"\0asm\x01\0\0\0".to_vec();
         module.extend([section, 5, 0xff, 0xff, 0xff, 0xff, 0x0f]);
@@ -192,9 +192,9 @@ fn damaged_manifests_and_digests_give_errors() {
     }
 }
 
-// Tests of the pinned binaries: each matches its recipe, and the rewritten module is valid.
+// Tests that each pinned binary matches its recipe, and that the rewritten module is valid.
 //
-// The tests use the cache at `GLOVEBOX_CACHE_DIR` or the default one. A missing binary is downloaded if `CI` is set,
+// The tests use the cache at `GLOVEBOX_CACHE_DIR`, or the default cache. A missing binary is downloaded if `CI` is set,
 // and skipped otherwise.
 
 pub(crate) fn load(name: &str) -> Option<Binary> {
@@ -242,7 +242,7 @@ fn fits_its_recipe(name: &str, entry: &str) {
     assert_eq!((stack.index, stack.kind), (0, GlobalKind::I32));
     eprintln!("{name}: globals {:?}, memory {:?}", bootable.globals, booted.memory);
 
-    // Simulates a booted memory: one more page, and data at both ends and in the middle.
+    // Simulate the memory of a booted interpreter: one more page, and data at both ends and in the middle.
     let pages = usize::try_from(booted.memory.unwrap().initial).unwrap() + 1;
     let mut memory = vec![0u8; pages * 65_536];
     let (middle, last) = (memory.len() / 2, memory.len() - 1);
@@ -257,8 +257,8 @@ fn fits_its_recipe(name: &str, entry: &str) {
     assert!(!after.has_start && !after.has_names);
 }
 
-/// Imports that the JavaScript binaries may have, all from WASI: files, clocks, the environment, waiting and exiting,
-/// but no random numbers, processes or sockets.
+/// The WASI imports that the JavaScript binaries may have: files, clocks, the environment, waiting and exiting, but no
+/// random numbers, processes or sockets.
 const IMPORTS_OF_JAVASCRIPT: [&str; 23] = [
     "args_get",
     "args_sizes_get",

@@ -1,4 +1,4 @@
-//! Helpers shared by several test files.
+//! Helpers that several test files share.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use glovebox_runtimes::{
     ArtefactKey, CacheDir, Digest, Fetcher, ImageRecord, KeyParts, Manifest, NewArtefact, Runtimes,
 };
 
-/// Returns the contents of the test manifest's pinned file, which are compressible and longer than one chunk.
+/// Returns the contents of the pinned file in the test manifest. They are compressible and longer than one chunk.
 pub(crate) fn pinned() -> Vec<u8> {
     let mut bytes = b"\0asm\x01\0\0\0".to_vec();
     bytes.extend((0..200_000u32).flat_map(|n| (n / 7).to_le_bytes()));
@@ -150,5 +150,5 @@ pub(crate) fn child(test: &str, world: &Path) -> Command {
     command
 }
 
-/// The environment variable that contains the directory of the parent's test, for a child process that runs a test.
+/// The environment variable through which a child process receives the directory of its parent's test.
 pub(crate) const CHILD: &str = "GLOVEBOX_TEST_CHILD";

@@ -1,5 +1,6 @@
-//! Tests the thread functions of the pinned binary of Python 3.15. The binary has no threads, but its C library contains
-//! musl's functions. A binary with another function fails, so that its treatment is decided before it is used.
+//! Tests the thread functions of the pinned binary of Python 3.15. The binary has no threads, but its C library
+//! contains musl's thread functions. The tests fail for a binary with an unlisted function, so that each function is
+//! reviewed before a binary is used.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::{inspect::inspect, smoke::load};
 /// Functions that fail with `ENOTSUP`. Python raises "can't start new thread" or an `OSError`.
 const FAIL: [&str; 2] = ["__pthread_create", "pthread_getcpuclockid"];
 
-/// Functions that succeed without an effect. No thread exists that could be detached or joined.
+/// Functions that succeed without an effect, because no thread exists that could be detached or joined.
 const SUCCEED: [&str; 4] = ["__pthread_detach", "__pthread_join", "pthread_attr_destroy", "pthread_mutexattr_destroy"];
 
 /// Functions that only read or change the state of the calling thread, of a lock or of attributes. They never wait.
@@ -46,11 +47,11 @@ const RETURN: [&str; 29] = [
     "pthread_setspecific",
 ];
 
-/// The function in which every wait for another thread ends: it traps.
+/// The function that all waits for another thread call. It traps.
 const TRAP: &str = "__wasilibc_futex_wait";
 
 /// Functions that trap instead of waiting for another thread. For Python's locks, queues and joins, `boot/threads.py`
-/// raises an error, or sleeps until the timeout, before it calls them.
+/// raises an error or sleeps until the timeout, so that these functions are not called.
 const WAIT: [&str; 8] = [
     "__pthread_cond_timedwait",
     "__pthread_mutex_lock",
@@ -62,10 +63,10 @@ const WAIT: [&str; 8] = [
     "pthread_cond_wait",
 ];
 
-/// Python's own functions with such a name. They call the functions above.
+/// Python's own functions whose names look like thread functions. They call the functions listed above.
 const PYTHON: [&str; 1] = ["time_pthread_getcpuclockid"];
 
-/// Returns the functions with the names of thread functions.
+/// Returns the functions whose names look like thread functions.
 fn thread_functions(module: &[u8]) -> BTreeMap<String, FunctionBody<'_>> {
     let imported = inspect(module).imports.iter().filter(|import| import.kind == ExternalKind::Func).count();
     let (mut bodies, mut found) = (Vec::new(), BTreeMap::new());
@@ -103,7 +104,7 @@ fn treatment_of_every_thread_function_is_known() {
     known.sort_unstable();
     assert_eq!(functions.keys().map(String::as_str).collect::<Vec<_>>(), known);
 
-    // The bodies are a constant: `ENOTSUP` (58) or 0.
+    // Each body consists of a constant: `ENOTSUP` (58) or 0.
     for (names, result) in [(&FAIL[..], 58), (&SUCCEED[..], 0)] {
         for name in names {
             assert_eq!(functions[*name].as_bytes(), [0, 0x41, result, 0x0b], "{name}");

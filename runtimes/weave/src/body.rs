@@ -1,18 +1,18 @@
 //! Rewrites the bodies of guest functions.
 //!
-//! All operators except `memory.size` and `memory.grow` are preserved, with their order and nesting. A review only has
-//! to follow the code inserted between them:
+//! All operators except `memory.size` and `memory.grow` keep their order and nesting. The following code is inserted
+//! between them:
 //!
 //! * **Fuel**, exactly as Wasmtime 48 charges it with `consume_fuel`, at the points that [`charges`](crate::charges)
-//!   selects. A global counter contains the remaining fuel minus one. A function caches the counter in a local and
-//!   writes it back before code that may read it: calls, function ends, and failing checks.
-//! * **Depth**: the native stack that calls of possibly recursive functions use. One branch at the function's entry
-//!   tests both counters; the call must not proceed if either is negative.
-//! * **Exceptions**: a woven guest is unwound by an exception that no `catch_all` of the guest may intercept. Each
-//!   `try_table` that catches everything therefore begins with an added clause, which sends the unwinding exception to
+//!   selects. A global counter contains the remaining fuel minus one. A function caches the counter in a local, and
+//!   writes it back before code that may read the global: calls, function ends, and failing checks.
+//! * **Depth**: an estimate of the native stack that calls of possibly recursive functions use. One branch at the
+//!   function's entry tests both counters. The call does not proceed if one of them is negative.
+//! * **Exceptions**: an exception unwinds a woven guest, and no `catch_all` of the guest may intercept it. Each
+//!   `try_table` that catches everything therefore begins with an added clause, which passes the unwinding exception to
 //!   the function's end, where it is rethrown. Both counters are reloaded where exceptions [land](crate::reach).
-//! * An unwind precedes `unreachable`, so that it ends only the call into the guest.
-//! * Replacements of `memory.size` and `memory.grow` use the virtual size.
+//! * **`unreachable`**: an unwind precedes the operator, so that it ends only the call into the guest.
+//! * **Memory**: the replacements of `memory.size` and `memory.grow` use the virtual memory size.
 
 use std::borrow::Cow;
 
@@ -35,7 +35,7 @@ pub(crate) struct Instrumentation {
     pub(crate) fuel: Option<Fuel>,
     pub(crate) depth: Option<Depth>,
     pub(crate) memory: Option<VirtualMemory>,
-    /// The index of the function that is called in place of `unreachable`, and unwinds the guest.
+    /// The index of the function that unwinds the guest, called before each `unreachable`.
     pub(crate) unreachable: Option<u32>,
     /// The tag of the unwinding exception. `None` if the host unwinds guests with traps.
     pub(crate) tag: Option<u32>,
@@ -44,17 +44,18 @@ pub(crate) struct Instrumentation {
 /// Indices for fuel metering.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fuel {
-    /// The index of the counter global: remaining fuel minus one, so that it is negative when fuel is exhausted.
+    /// The index of the counter global. The counter is the remaining fuel minus one, so it is negative when fuel is
+    /// exhausted.
     pub(crate) global: u32,
-    /// The index of the function `[i64] -> [i64]` to call with the fuel counter when it or the depth counter is
-    /// negative. The function returns the refilled counter, or unwinds.
+    /// The index of the function `[i64] -> [i64]` to call with the fuel counter when the fuel or depth counter is
+    /// negative. The function returns the refilled counter, or unwinds the guest.
     pub(crate) halt: u32,
 }
 
 /// Indices for metering call depth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
-    /// The index of the `i64` global with the remaining native stack in bytes. Its values need only a few bits.
+    /// The index of the `i64` global with the remaining native stack in bytes.
     pub(crate) global: u32,
     /// The index of the function that unwinds the guest when calls are too deep.
     pub(crate) overflow: u32,
@@ -69,13 +70,13 @@ pub(crate) struct VirtualMemory {
     pub(crate) grow: u32,
 }
 
-/// The properties of a function that its body does not contain.
+/// The properties of a function that are not part of its body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FunctionFrame {
     pub(crate) parameters: u32,
     /// The block type with the function's results.
     pub(crate) results: BlockType,
-    /// The native stack that a call uses, in bytes. `None` if calls to this function are not metered.
+    /// The estimated native stack usage of a call, in bytes. `None` if calls to this function are not metered.
     pub(crate) stack_bytes: Option<i32>,
 }
 
@@ -130,10 +131,11 @@ struct Writer<'w> {
     code: Function,
     work: &'w Instrumentation,
     frame: FunctionFrame,
-    /// `true` if the function's code is inside a block, so that branches to the function's end reach the code after the
-    /// block.
+    /// `true` if a generated block contains the function's code, so that branches to the function's end reach the code
+    /// after the block.
     is_wrapped: bool,
-    /// `true` if a second block around the first one receives the unwinding exception and rethrows it.
+    /// `true` if a second generated block around the first one receives the unwinding exception, so that the code after
+    /// it rethrows the exception.
     rethrows: bool,
     /// `true` if the function contains a clause that catches exceptions.
     catches: bool,
@@ -207,7 +209,7 @@ impl<'w> Writer<'w> {
             _ => {}
         }
         match operator {
-            // Copy unreachable operators, because they determine the types of later operators.
+            // Copy unreachable operators, because the types of later operators depend on them.
             _ if !step.is_live => self.copy(again),
             Operator::TryTable { try_table } => {
                 self.try_table(try_table, again, around);
@@ -284,21 +286,21 @@ impl<'w> Writer<'w> {
         self.copy(again);
     }
 
-    /// Writes a `try_table` inside `around` blocks. Adds a clause that sends the unwinding exception to the outermost
+    /// Writes a `try_table` inside `around` blocks. Adds a clause that passes the unwinding exception to the outermost
     /// generated block.
     fn try_table(&mut self, before: &wasmparser::TryTable, again: &Instruction<'_>, around: u32) {
         let Instruction::TryTable(of, catches) = again else { return self.copy(again) };
         let Some(tag) = self.work.tag.filter(|_| before.catches.iter().any(reach::catches_all)) else {
             return self.copy(again);
         };
-        // Label of the outer generated block.
+        // The label of the outer generated block.
         let ours = Catch::OneRef { tag, label: around.saturating_add(1) };
         let catches: Vec<Catch> = std::iter::once(ours).chain(catches.iter().cloned()).collect();
         self.copy(&Instruction::TryTable(*of, Cow::Owned(catches)));
     }
 
-    /// Writes the code at a landing of exceptions. It reloads the fuel counter and releases the stack of the calls that
-    /// did not return.
+    /// Writes the code at a landing of exceptions. The code reloads the fuel counter and releases the stack of the
+    /// calls that did not return.
     fn land(&mut self, step: OperatorCharge) {
         self.resume(step);
         if let Some(depth) = self.work.depth {
@@ -345,7 +347,8 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Subtracts `amount` and writes the result to the global. The local must be reloaded before its next use.
+    /// Subtracts `amount` from the counter and writes the result to the global. The local must be reloaded before its
+    /// next use.
     fn save(&mut self, amount: i64) {
         let Some(fuel) = self.work.fuel else { return };
         let mut code = self.code.instructions();
@@ -360,7 +363,7 @@ impl<'w> Writer<'w> {
         code.global_set(fuel.global);
     }
 
-    /// Reloads the local counter after a call.
+    /// Reloads the local counter after a call, unless it is saved again before its next use.
     fn resume(&mut self, step: OperatorCharge) {
         let Some(fuel) = self.work.fuel else { return };
         self.is_saved = step.stays_saved;
@@ -395,15 +398,15 @@ impl<'w> Writer<'w> {
         self.check_top(fuel);
     }
 
-    /// Checks the counter on top of the stack, or its bitwise OR with another counter. Calls `halt` if the value is
-    /// negative.
+    /// Calls `halt` if the value on top of the stack is negative. The value is the fuel counter, or its bitwise OR with
+    /// the depth counter.
     fn check_top(&mut self, fuel: Fuel) {
         let mut code = self.code.instructions();
         code.i64_const(0).i64_lt_s().if_(BlockType::Empty);
         code.local_get(self.fuel).call(fuel.halt).local_set(self.fuel).end();
     }
 
-    /// Reserves the function's stack usage, if its calls are metered.
+    /// Reserves the function's stack usage if its calls are metered.
     fn enter_depth(&mut self) -> Option<Depth> {
         let depth = self.work.depth?;
         let mut code = self.code.instructions();

@@ -23,13 +23,13 @@ pub struct Woven {
     pub core: Vec<u8>,
     /// The size of the core module's code in bytes.
     pub code_bytes: usize,
-    /// The size of the core module's data in bytes, most of which are images.
+    /// The size of the core module's data in bytes. Most of the data are images.
     pub data_bytes: usize,
     /// The names of the component's imports.
     pub imports: Vec<String>,
     /// The names of the component's exports.
     pub exports: Vec<String>,
-    /// The description of the guests, as the shim receives it.
+    /// The description of the guests, which the shim receives.
     pub description: Description,
 }
 
@@ -63,7 +63,7 @@ fn component(core: &[u8]) -> Result<Vec<u8>, WeaveError> {
     without_names(encoder.encode().map_err(failed)?)
 }
 
-/// Removes the name section, which takes up 7 KB and is never read.
+/// Removes the name section, which takes 7 kB and is never read.
 fn without_names(mut component: Vec<u8>) -> Result<Vec<u8>, WeaveError> {
     let (mut depth, mut end, mut names) = (0u32, 0, None);
     for payload in Parser::new(0).parse_all(&component) {
@@ -72,7 +72,8 @@ fn without_names(mut component: Vec<u8>) -> Result<Vec<u8>, WeaveError> {
         match &payload {
             Payload::Version { range, .. } if depth == 0 => end = range.end,
             Payload::CustomSection(custom) if depth == 1 && custom.name() == "component-name" => {
-                // The section's header is between the previous section and this section's contents.
+                // Include the section's header, which is between the end of the previous section and the section's
+                // contents.
                 names = section.as_ref().map(|section| end..section.end);
             }
             _ => {}
@@ -125,14 +126,14 @@ const SANDBOX: &str = "glovebox:sandbox/";
 /// The name of the composed component's export, without its version.
 const HANDLER: &str = "wasi:http/incoming-handler@";
 
-/// Composes a provider without imports with the HTTP adapter. The result exports `wasi:http/incoming-handler` and has
-/// the adapter's imports, except the sandbox.
+/// Composes a provider without imports with the HTTP adapter. The result exports `wasi:http/incoming-handler`, and
+/// imports what the adapter imports, except the sandbox.
 ///
 /// `adapter` is the core module that `guest-shims/component/build http` builds, or a component made from it.
 ///
 /// # Errors
-/// Fails if the provider has imports or does not match the adapter. Use a tool such as `wac` to compose a provider that
-/// has imports.
+/// Fails if the provider has imports or does not match the adapter. To compose a provider that has imports, use a tool
+/// such as `wac`.
 pub fn served(provider: &[u8], adapter: &[u8]) -> Result<Vec<u8>, WeaveError> {
     let made;
     let adapter = if Parser::is_component(adapter) {
@@ -154,22 +155,22 @@ pub fn served(provider: &[u8], adapter: &[u8]) -> Result<Vec<u8>, WeaveError> {
     whole.section(ComponentAliasSection::new().alias(exported(instance, handler)));
     whole.section(ComponentExportSection::new().export(handler, ComponentExportKind::Instance, instance + 1, None));
     let whole = whole.finish();
-    // Validation checks that the types of the provider's exports match the types of the adapter's imports.
+    // Validate the result, because nothing else checks that the provider's exports match the adapter's imports.
     Validator::new_with_features(WasmFeatures::all()).validate_all(&whole).map_err(refused)?;
     Ok(whole)
 }
 
 /// The names of the instances that the adapter imports, in index order.
 struct Imports {
-    /// Imports that the adapter shares with the composed component.
+    /// Imports that the composed component also has.
     outer: Vec<String>,
     /// Imports that the provider satisfies.
     sandbox: Vec<String>,
 }
 
 impl Imports {
-    /// Copies the adapter's sections before the sandbox to the composed component, unchanged, so that their indices
-    /// stay valid.
+    /// Copies the adapter's sections that precede the sandbox import to the composed component, unchanged, so that
+    /// their indices stay valid.
     fn copied(adapter: &[u8], whole: &mut Component) -> Result<Self, WeaveError> {
         let (mut outer, mut sandbox, mut depth) = (Vec::new(), Vec::new(), 0_u32);
         for payload in Parser::new(0).parse_all(adapter) {
@@ -185,7 +186,7 @@ impl Imports {
                         let of = if name.starts_with(SANDBOX) { &mut sandbox } else { &mut outer };
                         of.push(name);
                     }
-                    // A section that imports the sandbox is not copied, so it must not contain other imports.
+                    // A section that imports the sandbox is not copied, so it must not contain any other import.
                     if let Some(name) = outer.get(before).filter(|_| !sandbox.is_empty()) {
                         return Err(refused(format!(
                             "the adapter imports `{name}` with or after the sandbox; import the sandbox last, in its own section"

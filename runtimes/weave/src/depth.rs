@@ -1,13 +1,13 @@
-//! Limit on the depth of a guest's calls.
+//! Limits the depth of a guest's calls.
 //!
 //! Overflowing the native stack causes a trap in some hosts, and terminates the process in others. No host reports the
 //! stack usage of a call. Each call to a possibly recursive function therefore subtracts an estimate of its stack usage
-//! from a budget, and adds it back when it returns. The estimate is the same in every host. A call that exceeds the
-//! budget unwinds the guest. A function that cannot recurse is on the stack at most once, so its usage is subtracted
-//! from the budget in advance.
+//! from a budget, and adds the estimate back when it returns. The estimate is the same in every host. A call that
+//! exceeds the budget unwinds the guest. A function that cannot recurse is on the stack at most once, so its usage is
+//! subtracted in advance.
 //!
 //! The estimate assumes a compiler that spills everything: every local and every operand has a slot of 8 bytes in the
-//! frame, and each frame has a fixed overhead. V8's Liftoff does this; Cranelift uses registers where it can.
+//! frame, and each frame has a fixed overhead. V8's Liftoff spills everything, whereas Cranelift also uses registers.
 
 use wasmparser::Operator;
 
@@ -34,7 +34,7 @@ pub(crate) struct Depths {
 pub(crate) fn depths(module: &Module<'_>, bytes: &[u8]) -> Result<Depths, WeaveError> {
     let graph = Graph::of(module, &module.max_operands(bytes)?)?;
     let components = components(&graph.callees);
-    // Tarjan's algorithm returns components in reverse topological order: callees before their callers.
+    // Tarjan's algorithm returns components in reverse topological order, so callees precede their callers.
     let mut once = vec![0u32; components.len()];
     let mut component_of = vec![0usize; graph.callees.len()];
     for (number, component) in components.iter().enumerate() {
@@ -65,8 +65,8 @@ pub(crate) fn depths(module: &Module<'_>, bytes: &[u8]) -> Result<Depths, WeaveE
     Ok(Depths { counted, once_bytes: once.into_iter().max().unwrap_or(0) })
 }
 
-/// The call graph of a module's own functions. A node for each type follows the functions' nodes. An indirect call is
-/// an edge to its type. A type has edges to all its functions in tables.
+/// The call graph of a module's own functions. The nodes of the functions precede a node for each type. An indirect
+/// call is an edge to its type. A type has edges to all functions of this type in tables.
 struct Graph {
     callees: Vec<Vec<usize>>,
     frame_bytes: Vec<u32>,
@@ -115,7 +115,7 @@ fn own(module: &Module<'_>, function: u32) -> Option<usize> {
     function.checked_sub(module.imported_functions).map(index)
 }
 
-/// Returns the node of a type. Indirect calls compare types by structure, so equal types share the first type's node.
+/// Returns the node of a type. Indirect calls compare types by structure, so equal types share one node.
 fn type_node(module: &Module<'_>, at: u32) -> usize {
     let of = module.types.get(index(at));
     let first = module.types.iter().position(|other| Some(other) == of).unwrap_or(index(at));
@@ -138,7 +138,7 @@ fn table_functions(module: &Module<'_>) -> Result<Vec<Vec<usize>>, WeaveError> {
 }
 
 /// Returns the strongly connected components of a graph, found by Tarjan's algorithm. Uses an explicit stack instead of
-/// recursion: an untrusted call graph can be arbitrarily deep.
+/// recursion, because an untrusted call graph can be arbitrarily deep.
 fn components(callees: &[Vec<usize>]) -> Vec<Vec<usize>> {
     const UNSEEN: usize = usize::MAX;
     let mut order = vec![UNSEEN; callees.len()];
@@ -149,7 +149,7 @@ fn components(callees: &[Vec<usize>]) -> Vec<Vec<usize>> {
         if order.get(root).is_none_or(|order| *order != UNSEEN) {
             continue;
         }
-        // Each entry is a function and the number of its callees that were already visited.
+        // Each entry is a function and the number of its visited callees.
         let mut path = vec![(root, 0usize)];
         while let Some((function, looked_at)) = path.last_mut() {
             let (at, nth) = (*function, *looked_at);
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn call_graph_components_are_in_call_order() {
-        // 0 → 1 → 2 → 1, 2 → 3, 4 → 4
+        // The edges are 0 → 1 → 2 → 1, 2 → 3 and 4 → 4.
         let found = components(&[vec![1], vec![2], vec![1, 3], vec![], vec![4]]);
         assert_eq!(found, [vec![3], vec![1, 2], vec![0], vec![4]]);
     }

@@ -1,5 +1,5 @@
-//! A core module under construction, and generated functions through which guests call the shim. These functions unwind
-//! the guest for some of the shim's results.
+//! A core module under construction, and generated functions through which guests call the shim. Depending on the
+//! shim's result, these functions unwind the guest.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,7 +20,7 @@ use crate::{
 /// The prefix of the shim's exports that implement WASI preview 1.
 pub(crate) const WASI_PREFIX: &str = "glovebox:wasi/";
 
-// Other exports of the shim that the guests' code calls.
+// Exports of the shim that the guests' code calls, in addition to WASI.
 pub(crate) const REFUEL: &str = "glovebox:machine/refuel";
 pub(crate) const GROW: &str = "glovebox:machine/grow";
 
@@ -87,7 +87,7 @@ pub(crate) fn host_call<'a>(guests: &'a [ParsedGuest<'_>]) -> Result<Option<&'a 
     Ok(wanted)
 }
 
-/// Generates a host call that returns -1: there is no host.
+/// Generates a host call that returns -1, because there is no host.
 pub(crate) fn no_host() -> Function {
     let mut function = Function::new([]);
     function.instructions().i32_const(-1).end();
@@ -128,8 +128,8 @@ pub(crate) fn unwind(plan: &Plan<'_>, reason: Reason) -> Function {
     function
 }
 
-/// Generates the function that is called when a counter is negative. It unwinds if calls are too deep. Otherwise fuel
-/// is exhausted: it requests more fuel from the shim and returns the new counter, or unwinds.
+/// Generates the function that is called when a counter is negative. If calls are too deep, the function unwinds.
+/// Otherwise, it requests more fuel from the shim and returns the new counter. If the shim grants no fuel, it unwinds.
 pub(crate) fn halt(fuel: u32, depth: Option<Depth>, refuel: u32, unwind: u32) -> Function {
     let mut function = Function::new([]);
     let mut code = function.instructions();
@@ -146,9 +146,8 @@ type Signature = (Vec<ValType>, Vec<ValType>);
 
 /// The sections of the woven module.
 ///
-/// In each index space, the items of the input modules come first, module by module, followed by generated items.
-/// Callers that add items themselves must use this order. The exceptions are functions and memories, whose order the
-/// callers choose.
+/// In each index space, the items of the input modules precede generated items, module by module. Callers that add
+/// items themselves must use this order, except for functions and memories, whose order they choose.
 #[derive(Default)]
 pub(crate) struct Assembly {
     pub(crate) types: TypeSection,
@@ -252,7 +251,7 @@ impl Assembly {
         new
     }
 
-    /// Returns the index that the first tag of the next module to be added will have.
+    /// Returns the index of the first tag of the next module to add.
     pub(crate) fn next_tag(&self) -> u32 {
         self.tags.len()
     }

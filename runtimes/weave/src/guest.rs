@@ -1,4 +1,4 @@
-//! Prepared guests, parsed core modules, and the description of the guests for the shim.
+//! Prepared guests, parsed core modules, and the description of the guests that the shim receives.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +20,8 @@ use crate::{
 
 const WASI: &str = "wasi_snapshot_preview1";
 
-/// An import that guests may have in addition to WASI: CPython 3.15 was built with a call to its host. The provider
-/// answers that there is no host, as the engine does.
+/// An import that guests may have in addition to WASI. CPython 3.15 was built with a call to its host. Like the engine,
+/// the provider returns an error, because there is no host.
 const HOST_CALL: (&str, &str) = ("host", "call");
 
 /// The export name of the table whose functions the driver calls by slot.
@@ -34,7 +34,7 @@ pub struct Guest<'a> {
     pub name: &'a str,
     /// The alternative names of the runtime.
     pub aliases: &'a [String],
-    /// `python` or `javascript`.
+    /// The language: `python` or `javascript`.
     pub language: &'a str,
     /// The name of the driver, as in recipes.
     pub driver: &'a str,
@@ -46,8 +46,8 @@ pub struct Guest<'a> {
     pub image_sha256: Digest,
     /// Addresses in the image that the driver needs, by name.
     pub anchors: &'a BTreeMap<String, u32>,
-    /// All mutable globals. Weaving fails if the list is incomplete: the value of a missing global would leak into the
-    /// next session.
+    /// All mutable globals. Weaving fails if the list is incomplete, because the value of a missing global would leak
+    /// into the next session.
     pub globals: &'a [MutableGlobal],
     /// The names of the exported functions that the driver calls.
     pub exports: &'a [String],
@@ -65,9 +65,10 @@ pub(crate) struct ParsedGuest<'a> {
     pub(crate) image: Image,
     /// The indices of the functions that the driver calls by name.
     pub(crate) exports: Vec<u32>,
-    /// The mutable globals and the bits of their values in the image.
+    /// The mutable globals and the raw bits of their values in the image.
     pub(crate) globals: Vec<(MutableGlobal, u64)>,
-    /// The table for calls by slot, if the guest has one: its index, and the functions in its slots.
+    /// The index of the table for calls by slot, and the functions in its slots. `None` if the guest does not export
+    /// the table.
     pub(crate) table: Option<(u32, Slots)>,
 }
 
@@ -89,7 +90,7 @@ impl<'a> ParsedGuest<'a> {
         if module.start.is_some() {
             return Err(wrong("it has a start function; only prepared modules can be woven"));
         }
-        // An unknown global would leak its value from one session into the next.
+        // Reject unlisted globals, because their values would leak from one session into the next.
         let is_known = |at: u32| guest.globals.iter().any(|global| global.index == at);
         if let Some((at, _)) = (0u32..).zip(&module.globals).find(|(at, global)| global.ty.mutable && !is_known(*at)) {
             return Err(wrong(&format!("its mutable global {at} is not saved")));
@@ -132,13 +133,14 @@ fn exported_functions(module: &Module<'_>, names: &[String]) -> Result<Vec<u32>,
     names.iter().map(find).collect()
 }
 
-/// Returns `true` if the shim can call functions of this type: integer parameters and at most one integer result.
+/// Returns `true` if the shim can call functions of this type, which have only integer parameters and at most one
+/// integer result.
 pub(crate) fn is_callable(of: &FuncType) -> bool {
     let is_integer = |of: &ValType| matches!(of, ValType::I32 | ValType::I64);
     of.params().iter().chain(of.results()).all(is_integer) && of.results().len() <= 1
 }
 
-/// Returns the initial bits of a global.
+/// Returns a global and the raw bits of its initial value.
 fn initial(module: &Module<'_>, global: &MutableGlobal) -> Result<(MutableGlobal, u64), WeaveError> {
     let no_number = || {
         let what = format!("global {} (`{}`) has no constant initial value", global.index, global.export);
@@ -171,8 +173,8 @@ fn called_table(module: &Module<'_>) -> Result<Option<(u32, Slots)>, WeaveError>
     Ok(Some((table, slots)))
 }
 
-/// WebAssembly features that modules may use. The validator rejects all others by name, so the passes never encounter
-/// garbage collection, threads, 64-bit memories or legacy exceptions.
+/// WebAssembly features that modules may use. The validator rejects all other features by name, so the passes never
+/// encounter garbage collection, threads, 64-bit memories or legacy exceptions.
 const FEATURES: WasmFeatures = WasmFeatures::WASM2
     .union(WasmFeatures::TAIL_CALL)
     .union(WasmFeatures::EXTENDED_CONST)
@@ -197,7 +199,7 @@ pub(crate) struct Module<'a> {
     pub(crate) elements: Vec<Element<'a>>,
     pub(crate) bodies: Vec<FunctionBody<'a>>,
     pub(crate) data: Vec<Data<'a>>,
-    /// Names and contents of the custom sections.
+    /// The names and contents of the custom sections.
     pub(crate) customs: Vec<(&'a str, &'a [u8])>,
 }
 
@@ -259,7 +261,7 @@ impl<'a> Module<'a> {
         Ok(module)
     }
 
-    /// Looks up a function by index. Returns its type.
+    /// Returns the type of a function.
     pub(crate) fn function_type(&self, function: u32) -> Option<&FuncType> {
         self.types.get(index(*self.functions.get(index(function))?))
     }
@@ -279,7 +281,7 @@ impl<'a> Module<'a> {
         max_operands(bytes).map_err(WeaveError::invalid(self.name))
     }
 
-    /// Iterates over the defined functions: their indices and bodies.
+    /// Returns the indices and bodies of the defined functions.
     pub(crate) fn own_functions(&self) -> impl Iterator<Item = (u32, &FunctionBody<'a>)> {
         (self.imported_functions..).zip(&self.bodies)
     }
@@ -317,7 +319,7 @@ fn max_operands(bytes: &[u8]) -> Result<Vec<u32>, wasmparser::Error> {
     Ok(all)
 }
 
-/// Converts a WebAssembly index to `usize`. All targets have pointers of at least 32 bits.
+/// Converts a WebAssembly index to `usize`, which has at least 32 bits on all targets.
 pub(crate) fn index(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
@@ -327,10 +329,10 @@ pub(crate) fn count<T>(items: &[T]) -> u32 {
     u32::try_from(items.len()).unwrap_or(u32::MAX)
 }
 
-// Description of the guests for the shim: JSON in a data segment of the woven module. A guest's standard library, if it
-// is a separate file, is in a passive data segment, so unread parts of the library use no memory.
+// The description of the guests for the shim is JSON in a data segment of the woven module. A standard library that is
+// a separate file is in a passive data segment, so that unread parts of the library use no memory.
 
-/// The guests and weaving options, as the shim receives them.
+/// The guests and weaving options, which the shim receives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Description {
     /// The guests, indexed by their numbers.
@@ -339,14 +341,14 @@ pub struct Description {
     pub weave: WeaveDescription,
 }
 
-/// A guest, as the shim receives it.
+/// A guest in the shim's description.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GuestDescription {
     /// The runtime's name.
     pub name: String,
     /// The alternative names of the runtime.
     pub aliases: Vec<String>,
-    /// `python` or `javascript`.
+    /// The language: `python` or `javascript`.
     pub language: String,
     /// The name of the driver, as in recipes.
     pub driver: String,
@@ -360,10 +362,10 @@ pub struct GuestDescription {
     pub anchors: BTreeMap<String, u32>,
     /// The names of the functions that the driver calls. A call contains the function's index in this list.
     pub exports: Vec<String>,
-    /// Mutable globals. A global's number is its index in this list.
+    /// The mutable globals. A global's number is its index in this list.
     pub globals: Vec<GlobalDescription>,
-    /// The layout of the image as alternating lengths: of zeros, then of bytes from the image's data segment. All
-    /// memory after the last length is zero.
+    /// The layout of the image, as alternating lengths of zeros and of bytes from the image's data segment. The first
+    /// length counts zeros. All memory after the last length is zero.
     pub image: Vec<u32>,
     /// The standard library, if it is a separate file.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -377,16 +379,16 @@ pub struct GlobalDescription {
     pub export: String,
     /// The type of the global's value.
     pub kind: GlobalKind,
-    /// The bits of the global's value in the image.
+    /// The raw bits of the global's value in the image.
     pub value: u64,
 }
 
-/// Options that the guests were woven with, as the shim receives them.
+/// The weaving options in the shim's description.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WeaveDescription {
     /// The weaver's version.
     pub version: String,
-    /// Estimated native stack for nested calls, in bytes.
+    /// The maximum estimated native stack use of nested calls, in bytes.
     pub stack_bytes: u32,
 }
 
@@ -439,7 +441,7 @@ pub struct GuestLibrary<'a> {
     pub files_directory: &'a str,
 }
 
-/// The library, as the shim receives it. The data segment contains the archive, followed by the files in the order of
+/// A library in the shim's description. The data segment contains the archive, followed by the files in the order of
 /// their paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LibraryDescription {

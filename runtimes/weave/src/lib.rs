@@ -1,5 +1,5 @@
-//! Adds fuel metering to an interpreter's own code, for the engine. For a provider, weaving also combines prepared
-//! interpreters and a shim into one core module, and encodes that module as a component that contains the sandbox.
+//! Adds fuel metering to an interpreter's code, for the engine. For a provider, also weaves prepared interpreters and a
+//! shim into one core module, and encodes the module as a component that contains the sandbox.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,22 +27,22 @@
 //! # }
 //! ```
 //!
-//! Each guest has its own memory, table, globals, tags and functions in the woven module; none of them is exported. The
-//! functions that the shim imports from `glovebox:machine` are generated; the shim accesses guests only through them.
-//! The shim's exports named `glovebox:wasi/…` and `glovebox:machine/…` are called by the guests' code, and are not
-//! exported from the component.
+//! In the woven module, each guest has its own memory, table, globals, tags and functions, and none of these items is
+//! exported. The functions that the shim imports from `glovebox:machine` are generated. The shim accesses guests only
+//! through these functions. The guests' code calls the shim's exports named `glovebox:wasi/…` and `glovebox:machine/…`,
+//! which the component does not export.
 //!
-//! The limits of guests are part of the generated code, so they apply even in hosts that enforce none:
+//! The limits of guests are part of the generated code, so they apply even in hosts that do not enforce limits:
 //!
 //! * fuel, counted exactly as in Wasmtime 48 ([`metered`] adds the same metering to a single module, for the engine);
 //! * call depth, low enough for the usual stack sizes of hosts;
 //! * the size of a guest's memory, which the shim controls.
 //!
 //! Exhausted fuel, an exit, exceeded limits, `unreachable` and calls that are too deep all throw the same exception.
-//! Only the functions that call into a guest catch it; a guest's own handlers never do. A genuine trap (an
-//! out-of-bounds access, a division by zero, a wrong indirect call) cannot be caught and ends the instance.
+//! Only the functions that call into a guest catch this exception. A guest's own handlers never catch it. A genuine
+//! trap (an out-of-bounds access, a division by zero, a wrong indirect call) cannot be caught, and ends the instance.
 //!
-//! Modules are untrusted: [`WeaveError`] identifies a module that is damaged or uses a feature that weaving does not
+//! Modules are untrusted. [`WeaveError`] identifies a module that is damaged or uses a feature that weaving does not
 //! support.
 
 mod body;

@@ -1,8 +1,8 @@
 //! The functions that the shim imports from `glovebox:machine` to operate on guests: memory, globals, and calls into
 //! guests.
 //!
-//! The first parameter of most functions is the guest's number. An invalid number of a guest or global is an error in
-//! the shim and traps. Only calls into guests catch the unwinding exception.
+//! The first parameter of most functions is the guest's number. An invalid guest or global number is a bug in the shim,
+//! and causes a trap. Only calls into guests catch the unwinding exception.
 
 use std::collections::BTreeSet;
 
@@ -158,8 +158,8 @@ fn global(guest: &PlacedGuest<'_>, number: u32) -> Option<(u32, GlobalKind)> {
     Some((global.index.saturating_add(guest.shift.globals), global.kind))
 }
 
-/// Writes code for the guest whose number is in the first local. For unknown numbers, execution continues after that
-/// code.
+/// Writes code for the guest whose number is in the first local. If the number is unknown, execution continues after
+/// that code.
 pub(crate) fn for_guest(
     code: &mut InstructionSink<'_>,
     plan: &Plan<'_>,
@@ -172,7 +172,7 @@ pub(crate) fn for_guest(
     }
 }
 
-/// Branches to the case whose number is in a local. Each case must leave the function; the code after the switch
+/// Branches to the case whose number is in a local. Each case must leave the function. The code after the switch
 /// handles all other numbers.
 pub(crate) fn switch(
     code: &mut InstructionSink<'_>,
@@ -202,21 +202,21 @@ pub(crate) fn switch_by(
     }
 }
 
-/// Returns an access to a memory, without an alignment hint.
+/// Returns the argument of an access to a memory, without an alignment hint.
 pub(crate) fn access(memory: u32, offset: u64) -> MemArg {
     MemArg { offset, align: 0, memory_index: memory }
 }
 
-/// The number of bytes that one iteration of each loop compares. A loop ends before an iteration that would read beyond
-/// the range, and the next loop compares the remaining bytes. Compared ranges are often shorter than two iterations of
-/// the first loop.
+/// Number of bytes that one iteration of each loop compares. A loop ends before an iteration that would read beyond the
+/// range, and the next loop compares the remaining bytes. Many ranges are shorter than two iterations of the first
+/// loop.
 const STRIDES: [i32; 2] = [64, 8];
 
-/// Writes code that compares the guest's `memory` at `at` with the memory and address in `with`, or with zeros. The
-/// generated function returns 1 if all `len` bytes are equal. Otherwise, the code leaves 0 on the stack.
+/// Writes code that compares the guest's `memory` at `at` with the memory and address in `with`, or with zeros. If all
+/// `len` bytes are equal, the code returns 1 from the function. Otherwise, it leaves 0 on the stack.
 ///
-/// `at`, `len` and the address in `with` are locals, which the code changes. It reads no byte beyond the ranges; an
-/// address outside its memory traps.
+/// `at`, `len` and the address in `with` are locals, which the code changes. The code reads no byte beyond the ranges.
+/// An address outside its memory causes a trap.
 pub(crate) fn equals(code: &mut InstructionSink<'_>, memory: u32, at: u32, with: Option<(u32, u32)>, len: u32) {
     code.block(BlockType::Empty);
 
@@ -266,9 +266,9 @@ const ARGUMENTS: u32 = 2;
 const COUNT: u32 = 3;
 const RESULT: u32 = 4;
 
-/// The local that holds the callee's result, in both functions.
+/// The local for the callee's result, in both functions.
 const RETURNED: u32 = 5;
-/// The local that holds the stack counter's value before the call, in both functions.
+/// The local for the value of the depth counter before the call, in both functions.
 const DEPTH: u32 = 6;
 
 #[derive(Clone, Copy)]
@@ -280,7 +280,7 @@ enum Status {
     Missing = 4,
 }
 
-/// `call_export`: calls a function by its number in the description.
+/// Generates `call_export`, which calls a function by its number in the description.
 pub(crate) fn exports(plan: &Plan<'_>) -> Function {
     catching_function(plan, |code, guest| {
         switch(code, CALLEE, count(&guest.read.exports), |code, number| {
@@ -294,8 +294,8 @@ pub(crate) fn exports(plan: &Plan<'_>) -> Function {
     })
 }
 
-/// `call_table`: calls the function in a slot of the guest's table. The contents of all slots are known, so each
-/// function is called with its own type.
+/// Generates `call_table`, which calls the function in a slot of the guest's table. The contents of all slots are
+/// known, so each function is called with its own type.
 pub(crate) fn tables(plan: &Plan<'_>) -> Function {
     catching_function(plan, |code, guest| {
         let Some((table, slots)) = &guest.read.table else { return };
@@ -318,29 +318,28 @@ pub(crate) fn tables(plan: &Plan<'_>) -> Function {
     })
 }
 
-/// Generates a function that calls into a guest and catches the unwinding exception. `write` must return after each
-/// call that it writes; code after its calls is unreachable.
+/// Generates a function that calls into a guest and catches the unwinding exception. `write` must write a return after
+/// each call, so that the code after it is unreachable.
 fn catching_function(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &PlacedGuest<'_>)) -> Function {
     let mut function = Function::new([(2, ValType::I64)]);
     let mut code = function.instructions();
     code.global_get(plan.depth).local_set(DEPTH);
     code.block(BlockType::Empty).block(BlockType::Empty);
     let ours = Catch::One { tag: plan.tag, label: 1 };
-    // As in the engine, an exception that the guest throws and does not catch ends only the guest, not the whole
-    // instance.
+    // As in the engine, an uncaught exception of the guest ends only the guest, not the whole instance.
     let catches = if plan.has_tags() { vec![ours, Catch::All { label: 0 }] } else { vec![ours] };
     code.try_table(BlockType::Empty, catches);
     for_guest(&mut code, plan, write);
     code.i32_const(Status::Missing as i32).return_();
     code.end().unreachable().end();
     code.i32_const(Reason::Thrown as i32).global_set(plan.reason).end();
-    // Restore the stack counter, because unwound calls did not release their stack.
+    // Restore the depth counter, because unwound calls did not release their stack.
     code.local_get(DEPTH).global_set(plan.depth);
     code.i32_const(Status::Unwound as i32).end();
     function
 }
 
-/// Loads the arguments, calls the function, stores its result and returns.
+/// Writes code that loads the arguments, calls the function, stores its result and returns.
 fn call(code: &mut InstructionSink<'_>, plan: &Plan<'_>, of: &FuncType, write: impl FnOnce(&mut InstructionSink<'_>)) {
     let parameters = of.params();
     code.local_get(COUNT).i32_const(count(parameters).cast_signed()).i32_ne().if_(BlockType::Empty);

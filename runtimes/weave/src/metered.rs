@@ -1,7 +1,7 @@
 //! Meters a single module, and defines the fuel costs of operators.
 //!
-//! The costs are the same as in Wasmtime 48: `fuel_*` in its `func_environ.rs`, `default_operator_cost` in
-//! `tunables.rs`.
+//! The costs are the same as in Wasmtime 48 (`fuel_*` in its `func_environ.rs`, `default_operator_cost` in
+//! `tunables.rs`).
 
 use wasm_encoder::{ConstExpr, EntityType, ExportKind, GlobalType, ValType, reencode::Reencode};
 use wasmparser::{Operator, TypeRef};
@@ -14,31 +14,32 @@ use crate::{
     plan::Shift,
 };
 
-/// The export name of the counter: a mutable `i64` global that contains the remaining fuel minus one. It is negative
+/// The export name of the counter, a mutable `i64` global with the remaining fuel minus one. The counter is negative
 /// when fuel is exhausted.
 pub const FUEL_EXPORT: &str = "__glovebox_fuel";
 
 /// The export name of [`REFUEL_IMPORT`].
 pub const REFUEL_EXPORT: &str = "__glovebox_refuel";
 
-/// The module and field name of the function that is called when the counter is negative: `(counter: i64) -> i64`. It
-/// returns the refilled counter, or traps.
+/// The module name and field name of the function that is called when the counter is negative: `(counter: i64) -> i64`.
+/// The function returns the refilled counter, or traps.
 pub const REFUEL_IMPORT: (&str, &str) = ("glovebox", "refuel");
 
 /// The origin of a metered module's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter<'a> {
-    /// The module defines the counter, which is initially exhausted, and imports [`REFUEL_IMPORT`]. It exports both.
+    /// The module defines the counter, which is initially exhausted, and imports [`REFUEL_IMPORT`]. The module exports
+    /// both items.
     Own,
-    /// The module is a part of other code: it imports the counter and the refuel function, under their export names,
+    /// The module is a part of other code. It imports the counter and the refuel function, under their export names,
     /// from the module with this name.
     ImportedFrom(&'a str),
 }
 
-/// Meters the fuel of one module. It consumes exactly as much fuel as with Wasmtime's metering.
+/// Adds fuel metering to one module. The module consumes exactly as much fuel as with Wasmtime's metering.
 ///
-/// The host refills the counter in slices, small enough for its checks of the time limit, and traps when no fuel is
-/// left. After any other trap, the counter may be out of date.
+/// The host refills the counter in slices that are small enough for timely checks of the time limit, and traps when no
+/// fuel is left. After any other trap, the counter may be out of date.
 ///
 /// # Errors
 /// Fails if the module is invalid, or uses a WebAssembly feature that weaving does not support.
@@ -53,7 +54,7 @@ pub fn metered(bytes: &[u8], counter: Counter<'_>) -> Result<Vec<u8>, WeaveError
         own_functions: module.imported_functions.saturating_add(1),
         ..Shift::default()
     };
-    // The indices of the module's own globals would follow the counter's index.
+    // Reject a part with its own globals, because their indices would have to follow the counter's index.
     if !is_own && !module.globals.is_empty() {
         return Err(WeaveError::unsupported(module.name, "a part of split code must not define globals"));
     }
@@ -105,7 +106,7 @@ pub fn metered(bytes: &[u8], counter: Counter<'_>) -> Result<Vec<u8>, WeaveError
     Ok(assembly.finish())
 }
 
-/// The cost of entering a function. It is charged before the check at the function's beginning.
+/// The cost of entering a function, charged before the check at the function's beginning.
 pub(crate) const ENTRY: i64 = 1;
 
 /// The largest constant length of a bulk operation that needs no prior check: `SMALL_BULK_OP_COST` in Wasmtime's

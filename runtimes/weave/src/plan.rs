@@ -14,14 +14,14 @@ use crate::{
     guest::{Module, ParsedGuest, count, index},
 };
 
-/// Indices that generated functions use.
+/// The indices that generated functions use.
 pub(crate) struct Plan<'a> {
     /// The tag of the unwinding exception.
     pub(crate) tag: u32,
-    /// The index of the shim's memory. The guests' memories precede it: engines access a module's first memory fastest,
-    /// and instructions that access it are one byte shorter.
+    /// The index of the shim's memory. The guests' memories precede it, because engines access a module's first memory
+    /// fastest, and the encoding of such an access is one byte shorter.
     pub(crate) shim_memory: u32,
-    /// The index of the fuel counter, an `i64` global: remaining fuel minus one.
+    /// The index of the fuel counter, an `i64` global with the remaining fuel minus one.
     pub(crate) fuel: u32,
     /// The index of the `i32` global with the reason for the last unwind.
     pub(crate) reason: u32,
@@ -61,7 +61,7 @@ impl PlacedGuest<'_> {
 /// The reason why a call was unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The shim requested the unwind and stores the reason.
+    /// The shim requested the unwind, and stores the reason itself.
     Requested = 0,
     /// The guest executed `unreachable`.
     Unreachable = 1,
@@ -71,7 +71,7 @@ pub(crate) enum Reason {
     Thrown = 3,
 }
 
-/// Generated functions, whose indices are assigned before their bodies exist.
+/// Generated functions. Their indices are assigned before their bodies exist.
 pub(crate) struct GeneratedFunctions {
     first: u32,
     functions: Vec<Option<(u32, Function)>>,
@@ -120,8 +120,8 @@ impl GeneratedFunctions {
     }
 }
 
-/// The translation of a module's indices. Each index space is shifted by a constant, except imported functions, which
-/// are mapped individually.
+/// The translation of a module's indices. Imported functions are mapped individually. All other indices are shifted by
+/// a constant for each index space.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shift {
     /// The new index of each imported function.
@@ -190,19 +190,19 @@ impl Reencode for Shift {
 
 // Pristine images of guests.
 //
-// An image consists of a data segment, and of the addresses to which the shim copies ranges of the segment when it
-// resets the guest.
+// An image consists of a data segment and a list of addresses. When the shim resets the guest, it copies ranges of the
+// segment to these addresses.
 
-/// The length of the shortest run of zeros that is omitted, in bytes. Each additional run costs about eight bytes of
+/// Minimum length of a run of zeros that is omitted, in bytes. Each additional run costs about eight bytes in the
 /// description, and two short copies at each reset.
 const GAP_BYTES: u32 = 32;
 
 /// An image without its long runs of zeros.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Image {
-    /// Bytes of all runs, concatenated.
+    /// The bytes of all runs, concatenated.
     pub(crate) bytes: Vec<u8>,
-    /// Start address and length of each run, in address order.
+    /// The start address and length of each run, in address order.
     pub(crate) runs: Vec<(u32, u32)>,
 }
 
@@ -221,7 +221,7 @@ impl Image {
         Ok(image)
     }
 
-    /// Adds a segment, whose address must be above all previous ones.
+    /// Adds a segment. Its address must be above all previous segments.
     fn add(&mut self, start: u32, bytes: &[u8]) {
         for (at, byte) in (start..).zip(bytes).filter(|(_, byte)| **byte != 0) {
             let zeros =
@@ -237,7 +237,7 @@ impl Image {
         }
     }
 
-    /// Returns alternating lengths: of omitted zeros, then of present bytes.
+    /// Returns alternating lengths of omitted zeros and of present bytes, starting with zeros.
     pub(crate) fn lengths(&self) -> Vec<u32> {
         let mut end = 0;
         let pair = |(start, length): &(u32, u32)| {

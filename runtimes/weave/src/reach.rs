@@ -1,10 +1,10 @@
 //! Determines which operators are reachable by Wasmtime's rules, and finds landings. Unreachable operators consume no
 //! fuel.
 //!
-//! Landings are the labels that `catch` clauses branch to. Exceptions are thrown by calls, so at a landing the
-//! function's cached counters are out of date. The global of the fuel counter is up to date. The global of the depth
-//! counter still includes the functions that were unwound. Every other branch to a landing therefore first saves the
-//! fuel counter to its global, and both counters are reloaded after the label.
+//! Landings are the labels that `catch` clauses branch to. Calls throw exceptions, so at a landing, the function's
+//! cached fuel counter is out of date, but its global is up to date. The global of the depth counter still includes the
+//! functions that were unwound. Both counters are therefore reloaded after the label, and every other branch to a
+//! landing first saves the fuel counter to its global.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::guest::index;
 pub(crate) enum Kind {
     /// A block, or the function itself.
     Block,
-    /// A loop, whose label is at its beginning.
+    /// A loop. Its label is at its beginning.
     Loop,
     /// An `if` before its `else`, or without one.
     If,
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
 struct ReachFrame {
     kind: Kind,
     entered_live: bool,
-    /// `true` if the code before `else` can reach its end.
+    /// `true` if execution can reach the end of the code before `else`.
     then_live: bool,
     /// `true` if a reachable operator branches to the block's end.
     branched: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Starts at the beginning of a function.
+    /// Creates the state at the beginning of a function.
     pub(crate) fn new() -> Self {
         let mut reach = Self { frames: Vec::new(), live: true };
         reach.enter(Kind::Block);
@@ -58,7 +58,7 @@ impl Reach {
         self.frames.push(ReachFrame { kind, entered_live: self.live, then_live: false, branched: false });
     }
 
-    /// Records a branch that a reachable operator may take.
+    /// Records a possible branch of a reachable operator.
     pub(crate) fn branch(&mut self, relative_depth: u32) {
         let depth = usize::try_from(relative_depth).unwrap_or(usize::MAX);
         if let Some(target) = self.frames.iter_mut().nth_back(depth)
@@ -102,7 +102,7 @@ impl Reach {
 }
 
 impl ReachFrame {
-    /// Returns `true` if the other side of an `if` also reaches the end.
+    /// Returns `true` if the other side of an `if` can also reach the end.
     fn can_be_skipped(&self) -> bool {
         match self.kind {
             Kind::Block | Kind::Loop => false,
@@ -112,7 +112,7 @@ impl ReachFrame {
     }
 }
 
-/// The landings of one function, that is, the labels that its `catch` clauses branch to.
+/// The landings of one function.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Landings {
     /// The positions of the operators whose labels are landings.
@@ -149,7 +149,7 @@ impl Landings {
     }
 }
 
-/// Returns a clause's label, relative to the code around its `try_table`.
+/// Returns a clause's label, relative to the code that contains its `try_table`.
 pub(crate) fn label(catch: &wasmparser::Catch) -> u32 {
     match catch {
         wasmparser::Catch::One { label, .. }
@@ -159,7 +159,7 @@ pub(crate) fn label(catch: &wasmparser::Catch) -> u32 {
     }
 }
 
-/// Returns `true` for a clause that catches every exception, including the unwinding one.
+/// Returns `true` for a clause that catches every exception, including the unwinding exception.
 pub(crate) fn catches_all(catch: &wasmparser::Catch) -> bool {
     matches!(catch, wasmparser::Catch::All { .. } | wasmparser::Catch::AllRef { .. })
 }

@@ -1,9 +1,9 @@
-//! Tracks the values of variables in static single assignment form, which is built while a function is read.
+//! Tracks the values of variables in static single assignment (SSA) form, which is built while a function is read.
 //!
 //! This module follows Cranelift's frontend (Braun et al., "Simple and Efficient Construction of Static Single
 //! Assignment Form", 2013), including the order of its queries. The time of a query determines whether a value is
-//! recognized as constant. Inside a loop, whose back edges are not known yet, a variable is never constant, whatever
-//! the final result is.
+//! recognized as constant. For example, a variable is never constant inside a loop whose back edges are not known yet,
+//! even if its final value is constant.
 
 use std::collections::HashMap;
 
@@ -14,18 +14,18 @@ pub(crate) struct Value(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Block(usize);
 
-/// The number of a local, or of a block's parameter or result.
+/// The number of a local, a block parameter or a block result.
 pub(crate) type Variable = u32;
 
 /// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Constant(i32),
-    /// Computed at run time.
+    /// A value that is computed at run time.
     Computed,
     /// A value that this analysis cannot determine. Wasmtime may still recognize it as a constant.
     Obscure,
-    /// Equal to another value.
+    /// A value that is equal to another value.
     Same(Value),
 }
 
@@ -40,9 +40,9 @@ struct Node {
 
 /// A step of a pending query.
 enum Task {
-    /// Find the variable's value at the block's end, and push it to the results.
+    /// Finds the variable's value at the block's end, and pushes it to the results.
     Find(Variable, Block),
-    /// Join the last results, one for each predecessor, into this value.
+    /// Joins the last results, one for each predecessor, into this value.
     Join(Value, Block),
 }
 
@@ -70,7 +70,7 @@ impl Values {
     }
 
     fn resolve(&self, mut value: Value) -> Value {
-        // A value can only become equal to an older or resolved one, so this loop terminates.
+        // The loop terminates, because a value can only become equal to an older or resolved value.
         while let Some(Origin::Same(other)) = self.origins.get(value.0) {
             value = *other;
         }
@@ -86,7 +86,7 @@ impl Values {
         }
     }
 
-    /// Redirects the edge from `from` to `before`: it then leads to `now`.
+    /// Redirects the edge from `from` to `before`, so that it leads to `now`.
     pub(crate) fn move_jump(&mut self, from: Block, before: Block, now: Block) {
         if let Some(node) = self.nodes.get_mut(before.0) {
             node.predecessors.retain(|predecessor| *predecessor != from);
@@ -117,7 +117,8 @@ impl Values {
         }
     }
 
-    /// Runs a query. Uses an explicit stack instead of recursion: a function can have thousands of consecutive blocks.
+    /// Runs a query. Uses an explicit stack instead of recursion, because a function can have thousands of consecutive
+    /// blocks.
     fn run(&mut self, mut tasks: Vec<Task>) -> Value {
         let mut results = Vec::new();
         while let Some(task) = tasks.pop() {
@@ -178,8 +179,9 @@ impl Values {
         }
     }
 
-    /// Joins the values from all predecessors, ignoring this value itself. If they are all equal, the result is their
-    /// common value. Otherwise, the result is computed at run time. Without predecessors, it is zero, as in Cranelift.
+    /// Joins the values from all predecessors, ignoring this value itself. If they are equal, the result is their
+    /// common value. Otherwise, the result is computed at run time. A block without predecessors has the result zero,
+    /// as in Cranelift.
     fn join(&mut self, value: Value, incoming: &[Value]) -> Value {
         let mut others = incoming.iter().map(|other| self.resolve(*other)).filter(|other| *other != value);
         match others.next() {

@@ -35,13 +35,13 @@ pub struct WeaveOptions {
     /// The maximum estimated native stack use of nested calls in a guest, in bytes. A call that exceeds this limit
     /// unwinds the guest.
     ///
-    /// Default: 320 KiB. This fits in Wasmtime's default stack of 512 KiB with room for the shim, although a few frames
-    /// are larger than their estimate. One of these is the frame of QuickJS's interpreter loop, which is part of every
-    /// recursion. It is 1.2 times its estimate in Wasmtime 49, and 1.5 times in Wasmtime 50. The median frame of the
-    /// 10,200 possibly recursive functions of CPython and QuickJS is 0.53 times its estimate. V8's default stack is 984
-    /// KiB.
+    /// Default: 320 KiB. This fits in Wasmtime's default stack of 512 KiB and leaves space for the shim, although a few
+    /// frames are larger than their estimate. One of these frames is the frame of QuickJS's interpreter loop, which is
+    /// part of every recursion. It is 1.2 times its estimate in Wasmtime 49, and 1.5 times in Wasmtime 50. The median
+    /// frame of the 10,200 possibly recursive functions of CPython and QuickJS is 0.53 times its estimate. V8's default
+    /// stack is 984 KiB.
     pub stack_bytes: u32,
-    /// `true` to meter fuel. Default: `true`. Without metering, a script can run forever, so disable it only for
+    /// `true` to meter fuel. Default: `true`. Without metering, a script can run forever, so disable metering only for
     /// measurements.
     pub metered: bool,
 }
@@ -127,8 +127,9 @@ fn assemble(shim: &Module<'_>, guests: Vec<ParsedGuest<'_>>, options: &WeaveOpti
     let json = description.to_json()?;
     let mut assembly = Assembly::default();
 
-    // Function indices: the component's imports, generated functions, the shim's functions, the guests' functions.
-    // Small indices have shorter encodings, and generated functions are called from everywhere.
+    // The order of functions is: the component's imports, generated functions, the shim's functions, the guests'
+    // functions. Generated functions precede others, because they are called most often and small indices have shorter
+    // encodings.
     let held = shim.imports.iter().filter(|import| import.module != MACHINE).count();
     let mut own = GeneratedFunctions::new(u32::try_from(held).unwrap_or(u32::MAX));
 
@@ -158,8 +159,8 @@ fn assemble(shim: &Module<'_>, guests: Vec<ParsedGuest<'_>>, options: &WeaveOpti
         ..Shift::default()
     };
 
-    // The guests' memories precede the shim's. In all other index spaces, the shim's items are first, followed by the
-    // guests' items and generated ones.
+    // The guests' memories precede the shim's memory. In all other index spaces, the shim's items precede the guests'
+    // items, which precede generated items.
     assembly.add(shim, &mut shim_shift)?;
     let mut shifts = Vec::new();
     let (mut functions, mut image) = (first_shim.saturating_add(count(&shim.bodies)), count(&shim.data));
@@ -346,7 +347,7 @@ fn data(
     Ok(())
 }
 
-/// Adds the shim's exports, except those that only the guests' code uses.
+/// Adds the shim's exports, except exports that only the guests' code uses.
 fn exports(assembly: &mut Assembly, shim: &Module<'_>, shift: &mut Shift) -> Result<(), WeaveError> {
     for export in &shim.exports {
         let is_ours = export.name.starts_with(glue::WASI_PREFIX) || export.name.starts_with(glue::MACHINE_PREFIX);

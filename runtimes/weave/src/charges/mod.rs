@@ -1,17 +1,17 @@
 //! Plans fuel charges, before any code is generated.
 //!
 //! The charged amount must be exact only where the counter is read: at checks, at calls and where the function returns.
-//! The function is split into *segments* at these positions, and wherever control flow splits or merges. Each segment
-//! runs to its end once it is entered. Between two reads, the counter may be ahead of the executed operators by any
-//! amount, as long as all paths to a position agree on that amount. It is called the position's *potential*. A segment
-//! charges its cost, plus the potential at its end, minus the potential at its start. The total charge from one read to
-//! the next is therefore the same for any choice of potentials.
+//! The function is split into *segments* at these positions, and wherever control flow splits or merges. A segment that
+//! is entered runs to its end. Between two reads, the counter may be ahead of the executed operators by any amount, if
+//! all paths to a position agree on this amount, the position's *potential*. A segment charges its cost, plus the
+//! potential at its end, minus the potential at its start. The total charge from one read to the next is therefore the
+//! same for any choice of potentials.
 //!
 //! Potentials are chosen backwards from the function's end, so that most segments charge nothing. The potential of a
-//! label is the amount that the code after the label would otherwise charge. This moves charges back along all paths to
-//! the label, up to a call or check, where a charge costs almost nothing. Positions share a potential if one branch
-//! chooses between them: the targets of a `br_table`, and the two sides of an `if` or `br_if`. The potential is zero
-//! where the counter is read, at loops, and at the function's end.
+//! label is the amount that the code after the label would otherwise charge. This choice moves charges backwards along
+//! all paths to the label, to a call or check, where a charge costs almost nothing. Positions share a potential if a
+//! single branch chooses between them: the targets of a `br_table`, and the two sides of an `if` or `br_if`. The
+//! potential is zero where the counter is read, at loops, and at the function's end.
 //!
 //! A charge can be negative if one side of an `if` is cheaper than the other. No check observes a negative charge.
 //!
@@ -32,7 +32,8 @@ use crate::{
 /// The code to insert around each operator of a function.
 #[derive(Debug, Default)]
 pub(crate) struct Charges {
-    /// The charge after the check at the function's beginning, which covers only [`ENTRY`](crate::metered::ENTRY).
+    /// The charge after the check at the function's beginning. The check itself covers only
+    /// [`ENTRY`](crate::metered::ENTRY).
     pub(crate) first: i64,
     /// Charges and checks, by operator position.
     pub(crate) steps: Vec<OperatorCharge>,
@@ -49,11 +50,11 @@ pub(crate) struct Charges {
 pub(crate) struct OperatorCharge {
     /// `true` if the operator is reachable. For `else` and `end`: `true` if the code after the operator is reachable.
     pub(crate) is_live: bool,
-    /// The amount that is charged before the operator's check or before the counter is saved.
+    /// The amount to charge before the operator's check, or before the counter is saved.
     pub(crate) before: i64,
     pub(crate) check: FuelCheck,
-    /// The amount that is charged after the check: before a checked operator, but after an operator that calls or where
-    /// control flow splits or merges.
+    /// The amount to charge after the check. At a checked operator, it is charged before the operator. At a call, and
+    /// where control flow splits or merges, it is charged after the operator.
     pub(crate) after: i64,
     /// `true` if the counter is saved again before its next use, so it need not be reloaded after this call or landing.
     pub(crate) stays_saved: bool,
@@ -75,7 +76,7 @@ pub(crate) enum FuelCheck {
     CheckLength,
 }
 
-/// The number of a set of positions with the same potential.
+/// The number that identifies a set of positions with the same potential.
 type Label = usize;
 
 /// The label of all positions whose potential is zero.
@@ -85,12 +86,12 @@ const EXACT: Label = 0;
 #[derive(Debug)]
 struct Segment {
     cost: i64,
-    /// The position of the operator before the segment. `None` at the function's beginning.
+    /// The position of the operator before the segment. `None` for the segment at the function's beginning.
     begin: Option<usize>,
     from: Label,
     to: Label,
-    /// The position of the operator at the segment's end, if it reads or saves the counter. It then pays the segment's
-    /// charge.
+    /// The position of the operator at the segment's end, if it reads or saves the counter. The segment's charge is
+    /// then placed there.
     checked_at: Option<usize>,
     /// `true` if the counter is saved at the operator at `checked_at`.
     is_saved: bool,
@@ -116,7 +117,7 @@ struct Planner {
     frames: Vec<ChargeFrame>,
     /// Union-find parents: each label maps to itself, or to an older label with the same potential.
     same: Vec<Label>,
-    /// The current segment. `None` in unreachable code.
+    /// The open segment. `None` in unreachable code.
     open: Option<Segment>,
     /// Finished segments, in code order.
     segments: Vec<Segment>,
@@ -174,7 +175,7 @@ impl Planner {
             }
             Operator::If { .. } => {
                 let ChargeFrame { parts, is_landing, .. } = self.enter(Kind::If, place);
-                // Without an `else`, a false condition continues at the block's end.
+                // Without an `else`, a false condition branches to the block's end.
                 self.sync(place, is_landing);
                 self.end_at(parts);
                 self.begin(Some(place), parts);
@@ -201,7 +202,7 @@ impl Planner {
             }
             Operator::BrTable { targets } => {
                 let shared = self.branch(place, targets.default());
-                // Errors were already reported when the operators were read.
+                // Ignore errors, because they were already reported when the operators were read.
                 for target in targets.targets().flatten() {
                     let target = self.branch(place, target);
                     self.share(shared, target);
@@ -223,7 +224,8 @@ impl Planner {
                 self.begin(Some(place), EXACT);
             }
             Operator::MemoryGrow { .. } => {
-                // Growing the memory is free, but Wasmtime checks fuel if the number of pages is not constant.
+                // Growing the memory costs no fuel, but Wasmtime checks the fuel if the number of pages is not
+                // constant.
                 let is_checked = length.is_none();
                 if is_checked {
                     self.plan_check(place, FuelCheck::Check);
@@ -255,7 +257,7 @@ impl Planner {
         self.begin(Some(place), EXACT);
     }
 
-    /// Plans the clauses of a reachable `try_table`. Exceptions can reach their labels, whatever the body contains.
+    /// Plans the clauses of a reachable `try_table`. Assumes that exceptions can reach their labels.
     fn plan_catches(&mut self, catches: &[wasmparser::Catch]) {
         self.charges.catches |= !catches.is_empty();
         self.charges.catches_all |= catches.iter().any(reach::catches_all);
@@ -406,7 +408,7 @@ impl Planner {
         }
     }
 
-    /// Chooses the potentials, backwards, and computes the charge of each segment.
+    /// Chooses the potentials from the end to the beginning, and computes the charge of each segment.
     fn finish(mut self) -> Charges {
         let mut potentials: Vec<Option<i64>> = vec![None; self.same.len()];
         if let Some(exact) = potentials.get_mut(EXACT) {

@@ -31,7 +31,7 @@ fn only_variable_memory_sizes_are_checked() {
 #[test]
 fn label_arity_matches_its_target() {
     let plan = plan("block local.get 0 br_if 0 nop end i32.const 1 drop");
-    // Both paths to the label cost the same, so everything is charged at the beginning.
+    // Both paths to the label have the same cost, so everything is charged at the beginning.
     assert_eq!(plan.first, 3);
     assert!(plan.steps.iter().all(|step| step.before == 0 && step.after == 0), "{plan:?}");
 }
@@ -52,7 +52,7 @@ fn code_before_landings_saves_the_counter() {
 fn only_branches_to_landings_save_the_counter() {
     let plan = plan("block block local.get 0 br_if 0 local.get 0 br_if 1 try_table (catch_all 1) end end end");
     let syncing: Vec<_> = (0..plan.steps.len()).filter(|at| plan.steps[*at].syncs).collect();
-    // The second branch, and the end of the outer block.
+    // The counter is saved at the second branch and at the end of the outer block.
     assert_eq!(syncing, [5, 9], "{plan:?}");
     assert!(plan.catches_all);
 }

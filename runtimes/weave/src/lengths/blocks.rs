@@ -1,4 +1,4 @@
-//! Control flow through a function, including exceptions, and the values that branches carry.
+//! Models the control flow of a function, including exceptions, and the values that branches pass to blocks.
 
 use wasmparser::{BlockType, Catch, TryTable, ValType};
 
@@ -21,10 +21,10 @@ pub(super) struct Reader<'m> {
     pub(super) handlers: Vec<Block>,
 }
 
-/// An open block, with the data needed at its `else` and `end`.
+/// An open block, with the data for its `else` and `end`.
 pub(super) struct OpenBlock {
     pub(super) kind: Kind,
-    /// The block after the end, and the variables that it receives.
+    /// The block after the `end`, and the variables that this block receives.
     pub(super) next: Block,
     pub(super) results: Vec<Variable>,
     /// The height of the operand stack below the block's parameters.
@@ -35,7 +35,7 @@ pub(super) struct OpenBlock {
 
 pub(super) enum Kind {
     Block,
-    /// A `try_table`. The number of handlers outside it is `around`.
+    /// A `try_table`. `around` is the number of handlers outside it.
     Try {
         around: usize,
     },
@@ -47,8 +47,8 @@ pub(super) enum Kind {
     If {
         /// The block that tests the condition.
         head: Block,
-        /// The block for a false condition. `None` if the parameter and result types are equal. If they are, an `else`
-        /// is optional, and a false condition branches to the end unless an `else` follows.
+        /// The block for a false condition. `None` if the parameter and result types are equal, because an `else` is
+        /// then optional. Unless an `else` follows, a false condition branches to the end.
         else_block: Option<Block>,
         params: Vec<Value>,
     },
@@ -58,7 +58,7 @@ pub(super) enum Kind {
 }
 
 impl OpenBlock {
-    /// Returns the block that branches target, and the variables that they carry.
+    /// Returns the block that branches target, and the variables that they pass.
     pub(super) fn target(&self) -> (Block, &[Variable]) {
         match &self.kind {
             Kind::Loop { header, params } => (*header, params),
@@ -68,15 +68,15 @@ impl OpenBlock {
 }
 
 impl Reader<'_> {
-    /// Follows a fuel check and the epoch check after it. They change no values, but add blocks between a variable's
-    /// use and its definition. These blocks affect whether a loop header is visited.
+    /// Models a fuel check and the epoch check after it. The checks change no values, but add blocks between a
+    /// variable's definition and its use. These blocks affect whether a loop header is visited.
     pub(super) fn check(&mut self) {
         self.add_chain(1);
         self.add_chain(2);
     }
 
-    /// Adds a chain of `blocks` blocks. Control reaches the next block directly, or from the end of each block in the
-    /// chain.
+    /// Adds a chain of `blocks` blocks and the block after the chain. Each block in the chain can branch to the block
+    /// after the chain.
     pub(super) fn add_chain(&mut self, blocks: usize) {
         let next = self.values.block();
         for _ in 0..blocks {
@@ -111,7 +111,7 @@ impl Reader<'_> {
         self.values.jump(self.at, to);
     }
 
-    /// Continues in a block that receives no further predecessors, with the given variables on the operand stack.
+    /// Continues in a block whose predecessors are all known, with the given variables on the operand stack.
     pub(super) fn begin(&mut self, block: Block, given: &[Variable]) {
         self.at = block;
         for variable in given {
@@ -120,7 +120,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Follows a branch to its target.
+    /// Models a branch to its target.
     pub(super) fn branch(&mut self, relative_depth: u32) {
         let Some(frame) = self.frames.iter_mut().nth_back(index(relative_depth)) else { return };
         frame.branched = true;
@@ -159,8 +159,8 @@ impl Reader<'_> {
         let (params, results) = self.block_type(of);
         let (then, next, given) = (self.values.block(), self.values.block(), self.fresh(results.len()));
         let head = self.at;
-        // With equal parameters and results, `else` is optional: a false condition branches to the end unless an `else`
-        // follows.
+        // If the parameters equal the results, `else` is optional. Unless an `else` follows, a false condition branches
+        // to the end.
         let else_block = if params == results {
             self.jump(next, &given);
             None
@@ -236,7 +236,7 @@ impl Reader<'_> {
 
     pub(super) fn branch_table(&mut self, targets: &wasmparser::BrTable<'_>) {
         self.stack.pop();
-        // Errors were already reported when the operators were read.
+        // Ignore errors, because they were already reported when the operators were read.
         let mut depths: Vec<u32> = Vec::new();
         for depth in targets.targets().flatten().chain([targets.default()]) {
             if !depths.contains(&depth) {
@@ -245,7 +245,7 @@ impl Reader<'_> {
         }
         let from = self.at;
         for depth in depths {
-            // A branch that carries values defines them in an intermediate block.
+            // A branch that passes values defines them in an intermediate block.
             if self.has_values(depth) {
                 let way = self.values.block();
                 self.values.jump(from, way);
@@ -260,7 +260,7 @@ impl Reader<'_> {
 }
 
 impl Reader<'_> {
-    /// Enters a `try_table`. Each clause has a block that calls can reach, and that jumps to the clause's label.
+    /// Enters a `try_table`. Each clause has a block that is reachable from calls and jumps to the clause's label.
     pub(super) fn enter_try(&mut self, of: &TryTable) {
         let (params, results) = self.block_type(of.ty);
         let (body, next, results) = (self.values.block(), self.values.block(), self.fresh(results.len()));
@@ -293,7 +293,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Follows a call, which returns or continues at one of the handlers.
+    /// Models a call, which returns or continues at one of the handlers.
     pub(super) fn may_throw(&mut self) {
         if self.handlers.is_empty() {
             return;

@@ -1,9 +1,9 @@
 //! Detects lengths that Wasmtime recognizes as constant.
 //!
-//! Bulk operators with a small constant length are charged without a check. Wasmtime detects constants in its
-//! compiler's frontend, even through locals and blocks. To charge the same amounts, this module must detect exactly the
-//! same constants. It models the values of variables and of the operand stack like `code_translator.rs` in version 48
-//! of the `wasmtime-internal-cranelift` crate.
+//! Wasmtime charges bulk operators with a small constant length without a check. Its compiler's frontend detects
+//! constants, even through locals and blocks. To charge the same amounts, this module must detect exactly the same
+//! constants. It tracks the values of variables and of the operand stack like `code_translator.rs` in version 48 of the
+//! `wasmtime-internal-cranelift` crate.
 
 mod blocks;
 
@@ -83,7 +83,7 @@ impl<'m> Reader<'m> {
             frames: vec![],
             handlers: vec![],
         };
-        // The results of the function are not needed.
+        // Pass no result variables, because the results of the function are not needed.
         reader.enter(Kind::Block, exit, vec![], 0);
         reader.check();
         reader
@@ -174,7 +174,7 @@ impl<'m> Reader<'m> {
             }
             Operator::Call { function_index } => self.call(self.module.function_type(*function_index), 0),
             Operator::CallIndirect { type_index, .. } => {
-                // Table elements are initialized lazily, when they are first used.
+                // Table elements are initialized lazily, which adds a block to each access.
                 self.add_chain(1);
                 self.call(self.module.types.get(index(*type_index)), 1);
             }
@@ -225,7 +225,8 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// Returns the origin of a global's value. Immutable globals with constant values are known at compile time.
+    /// Returns the origin of a global's value. The values of immutable globals with constant initializers are known at
+    /// compile time.
     fn global(&self, number: u32) -> Origin {
         let own = index(number).checked_sub(self.imported_globals).and_then(|own| self.module.globals.get(own));
         let Some(global) = own.filter(|global| !global.ty.mutable) else { return Origin::Computed };
@@ -237,7 +238,7 @@ impl<'m> Reader<'m> {
     }
 }
 
-/// The module information for operators whose arity does not depend on the module's types.
+/// Module information for operators whose arity does not depend on the module's types.
 struct NoTypes;
 
 impl ModuleArity for NoTypes {
@@ -277,8 +278,8 @@ mod tests {
     use super::constants;
     use crate::guest::Module;
 
-    /// Returns the constant length of the last `memory.fill` in a function. It has this body, parameter 0, and locals 1
-    /// to 3.
+    /// Returns the constant length of the last `memory.fill` in a function with this body, parameter 0, and locals 1 to
+    /// 3.
     fn length(body: &str) -> Result<Option<i32>, String> {
         let text = format!(
             "(module (import \"env\" \"base\" (global $base i32)) (memory 1) (table 1 funcref)
@@ -296,7 +297,7 @@ mod tests {
         Ok(lengths.get(&fill).copied())
     }
 
-    /// Like `length`, but with `before` preceding the address and the byte.
+    /// Like `length`, but `before` precedes the address and the byte.
     fn after(before: &str, length_of: &str) -> Option<i32> {
         length(&format!("{before} i32.const 0 i32.const 0 {length_of} memory.fill")).unwrap()
     }
@@ -330,9 +331,9 @@ mod tests {
         };
         assert_eq!(either("nop", "nop"), Some(5));
         assert_eq!(either("local.get 0 local.set 1", "nop"), None);
-        // Equal numbers from two constants are not one constant.
+        // Two equal constants on different paths do not count as a constant.
         assert_eq!(either("i32.const 5 local.set 1", "nop"), None);
-        // A path that does not reach the label has no effect.
+        // A path that does not reach the label is ignored.
         assert_eq!(either("i32.const 6 local.set 1 return", "nop"), Some(5));
         assert_eq!(either("i32.const 6 local.set 1", "unreachable"), Some(6));
     }
