@@ -1,4 +1,4 @@
-//! The errors that the sandbox's functions return.
+//! Errors of the sandbox's functions.
 
 use std::{error, fmt, io};
 
@@ -8,10 +8,10 @@ use crate::{
 };
 
 /// A failure of the caller or the provider. Nothing was executed or changed, with two exceptions:
-/// [`Variable`](Self::Variable) reports a failure of code in the guest, and
-/// [`Started::step`](crate::Started::step) can also fail after the script has run.
+/// [`Variable`](Self::Variable) reports a failure of code in the guest, and [`Started::step`](crate::Started::step) can
+/// also fail after the script has run.
 ///
-/// The messages come from the provider and name the cause. In addition to the errors listed for a function, every
+/// The messages come from the provider and explain the cause. In addition to the errors listed for a function, every
 /// function may return [`Unavailable`](Self::Unavailable). Every function that executes a script or allocates memory
 /// may return [`QuotaExceeded`](Self::QuotaExceeded).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,9 +19,11 @@ use crate::{
 pub enum Error {
     /// No runtime has this name, or supports this language.
     UnknownRuntime(String),
-    /// The policy is invalid, or requests more than is granted. The message names the key and its allowed values.
+    /// The policy is invalid, or requests more than the provider grants. The message contains the key and its allowed
+    /// values.
     InvalidPolicy(String),
-    /// An argument is invalid: a script's or a variable's name, JSON text, a tool's definition, a tool's answer.
+    /// An argument is invalid: the name of a script or a variable, JSON text, or the definition or the answer of a
+    /// tool.
     InvalidArgument(String),
     /// The source exceeds `limits.source-bytes`.
     SourceTooLarge {
@@ -39,14 +41,15 @@ pub enum Error {
     },
     /// A new session or checkpoint would exceed a limit.
     TooManySessions(String),
-    /// The call would exceed the provider's quota for the whole component. Dropping handles may help.
+    /// The call would exceed the provider's quota for the whole component. Dropping handles may free part of the quota.
     QuotaExceeded(String),
-    /// The session has ended: it was closed, its guest exited, or it was unwound without a checkpoint to roll back to.
+    /// The session has ended, because it was closed, its guest exited, or its guest was unwound without a checkpoint to
+    /// restore.
     SessionEnded(String),
-    /// An execution in the session, or the execution whose files were requested, has not ended yet. Or an execution
-    /// cannot be suspended at the moment.
+    /// An execution in the session, or the execution whose files were requested, has not ended yet. Also returned if an
+    /// execution cannot be suspended at the moment.
     SessionBusy(String),
-    /// The session has no checkpoint with this ID, or no checkpoint to undo to.
+    /// The session has no checkpoint with this ID, or no checkpoint that `undo` can restore.
     NoCheckpoint(String),
     /// The guest's code failed to read or set a variable. If the guest was unwound, the session was rolled back.
     Variable(String),
@@ -57,8 +60,8 @@ pub enum Error {
     NotResumable(String),
     /// The provider does not support the operation. [`info`](crate::info) lists its features.
     Unsupported(String),
-    /// The provider or its host failed: for example, no instance is free. The text gives the reason. Trying again later
-    /// may help.
+    /// The provider or its host failed, for example because no instance is free. The message contains the reason. A
+    /// later retry may succeed.
     Unavailable(String),
 }
 
@@ -115,8 +118,9 @@ conversions! {
 
 impl error::Error for Error {}
 
-/// Converts errors for readers and writers. The kind is `NotFound`, `AlreadyExists`, `InvalidInput` or `StorageFull`
-/// for the corresponding file errors, `StorageFull` for [`Error::QuotaExceeded`], and otherwise `Other`.
+/// Converts errors for readers and writers. File errors become `NotFound`, `AlreadyExists`, `InvalidInput` or
+/// `StorageFull` if one of these kinds corresponds. [`Error::QuotaExceeded`] becomes `StorageFull`, and every other
+/// error becomes `Other`.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {

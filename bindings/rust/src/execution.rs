@@ -14,7 +14,7 @@ impl Execution {
         self.outcome.is_success()
     }
 
-    /// Returns the wall-clock time without compilation; zero if the provider has no clock.
+    /// Returns the wall-clock time without compilation. Returns zero if the provider has no clock.
     #[must_use]
     pub fn duration(&self) -> Duration {
         Duration::from_nanos(self.duration_ns)
@@ -29,7 +29,7 @@ impl Outcome {
     }
 }
 
-/// Formats the outcome as one line for people, without the exception's traceback.
+/// Formats the outcome as one human-readable line, without the exception's traceback.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,8 +84,8 @@ impl Output {
         self.total_bytes > self.retained_bytes
     }
 
-    /// Returns `true` if this value contains only a part of the retained output;
-    /// [`Started::output`](crate::Started::output) reads all of it.
+    /// Returns `true` if this value contains only a part of the retained output.
+    /// [`Started::output`](crate::Started::output) reads all retained output.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.retained_bytes > self.bytes.len() as u64

@@ -1,13 +1,13 @@
-//! Workspace files and large byte strings, both read in chunks.
+//! Files of a workspace and large byte strings. Both are read in chunks.
 
 use std::io::{self, BufRead, Write};
 
 use crate::{Error, FileEntry, bindings::glovebox::sandbox::sandbox as raw};
 
-/// A snapshot of a workspace's files: later changes do not affect it.
+/// A snapshot of a workspace's files, which later changes do not affect.
 ///
-/// Paths are relative to `/app`; neither `..` nor links escape from it. Errors are [`Error::File`], with the kind and
-/// the path.
+/// Paths are relative to `/app`, and neither `..` nor links lead out of it. Errors are [`Error::File`], with the kind
+/// and the path.
 #[derive(Debug)]
 pub struct Files {
     pub(crate) raw: raw::Files,
@@ -15,7 +15,7 @@ pub struct Files {
 
 impl Files {
     /// Returns the files, directories and links whose path matches the pattern, sorted. `*`, `?` and `[…]` match within
-    /// a name, `**` matches any number of directories.
+    /// a name, and `**` matches any number of directories.
     ///
     /// # Errors
     /// [`Error::File`] for an invalid pattern, or if more than 10,000 paths match.
@@ -23,7 +23,7 @@ impl Files {
         Ok(self.raw.list(pattern)?)
     }
 
-    /// Describes the entry at a path. A link as the last component is not followed.
+    /// Describes the entry at a path. Does not follow a link in the last component.
     ///
     /// # Errors
     /// [`Error::File`] if the path does not exist.
@@ -31,7 +31,7 @@ impl Files {
         Ok(self.raw.stat(path)?)
     }
 
-    /// Reads a whole file. Scripts choose the file's size, so check the size first with [`stat`](Self::stat).
+    /// Reads a whole file. The size is untrusted, so check it first with [`stat`](Self::stat).
     ///
     /// # Errors
     /// [`Error::File`] if the path does not lead to a file.
@@ -39,8 +39,8 @@ impl Files {
         Pieces::new(|offset, len| self.read_at(path, offset, len)).into_vec()
     }
 
-    /// Reads at most `len` bytes of a file, starting at `offset`. Returns at most 16,777,216 bytes, and none at the end
-    /// of the file.
+    /// Reads at most `len` bytes of a file, starting at `offset`. Returns at most 16,777,216 bytes, and no bytes at the
+    /// end of the file.
     ///
     /// # Errors
     /// [`Error::File`] if the path does not lead to a file.
@@ -62,10 +62,10 @@ impl Files {
 /// Maximum number of bytes per write, because providers limit the length of a list.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Bytes stored by the provider because they are too large for a list: a hibernated session, a suspended execution,
+/// Bytes that the provider stores because they are too large for a list: a hibernated session, a suspended execution,
 /// or a large file.
 ///
-/// Append with [`Write`]; read from any offset. Dropping the blob frees the bytes.
+/// [`Write`] appends bytes, which can be read from any offset. Dropping the blob frees the bytes.
 #[derive(Debug)]
 pub struct Blob {
     pub(crate) raw: raw::Blob,
@@ -97,14 +97,14 @@ impl Blob {
         self.raw.size()
     }
 
-    /// Returns the blob's bytes starting at `offset`: at most `len` bytes, and at most 16,777,216. Empty at the end of
-    /// the blob.
+    /// Returns at most `len` bytes of the blob, starting at `offset`. Returns at most 16,777,216 bytes, and no bytes at
+    /// the end of the blob.
     #[must_use]
     pub fn read_at(&self, offset: u64, len: u64) -> Vec<u8> {
         self.raw.read(offset, len)
     }
 
-    /// Returns a reader that starts at the first byte.
+    /// Returns a reader that starts at the first byte of the blob.
     pub fn reader(&self) -> impl BufRead + '_ {
         self.pieces()
     }
@@ -112,7 +112,7 @@ impl Blob {
     /// Copies all bytes into the component's memory.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
-        // Reading a blob cannot fail.
+        // Ignore errors, because reading a blob cannot fail.
         self.pieces().into_vec().unwrap_or_default()
     }
 
@@ -139,8 +139,8 @@ impl Write for Blob {
     }
 }
 
-/// The size of one read. A provider returns up to 16 MiB, but a component that only scans data should not have to
-/// buffer that much.
+/// The size of one read in bytes. A provider returns up to 16 MiB, but a component that only scans data should not have
+/// to buffer that much.
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// A reader that calls `fetch(offset, len)` from offset 0, chunk by chunk, until `fetch` returns no bytes.
@@ -195,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns fewer bytes than requested, as providers are allowed to.
+    /// Returns a function that reads fewer bytes than requested, as providers are allowed to.
     fn from(bytes: &[u8], max: usize) -> impl FnMut(u64, u64) -> Result<Vec<u8>, Error> {
         move |offset, _| Ok(bytes.iter().copied().skip(usize::try_from(offset).unwrap()).take(max).collect())
     }

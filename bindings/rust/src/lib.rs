@@ -1,4 +1,5 @@
-//! Runs untrusted Python and JavaScript from inside a WebAssembly component: the `glovebox:sandbox` interface for Rust.
+//! Rust bindings of the `glovebox:sandbox` interface, which runs untrusted Python and JavaScript from a WebAssembly
+//! component.
 //!
 //! ```no_run
 //! use glovebox_guest::{Outcome, Sandbox};
@@ -10,28 +11,27 @@
 //! # Ok(()) }
 //! ```
 //!
-//! * [`Sandbox`] is a language and a [`Policy`]: executes and validates scripts, each in a new interpreter with new
+//! * [`Sandbox`] is a runtime and a [`Policy`]. It executes and validates scripts, each in a new interpreter with new
 //!   files.
-//! * [`Session`] keeps its interpreter: variables, functions, imports and files persist. A session can be forked,
-//!   rolled back and saved as bytes.
-//! * [`Started`] is an execution that the component steps through: the component answers the script's tool calls
-//!   itself, reads output while the script runs, and reads the resulting files. An execution that waits for an answer can
-//!   be suspended as bytes.
-//! * [`Execution`] is the result of a script, and [`Outcome`] says how the script ended. A script that raises,
-//!   exits or exceeds a limit is not an error. An [`Error`] is a failure of the caller or the provider: nothing was
-//!   executed.
-//! * [`Files`] is a snapshot of a workspace's files; [`Blob`] is a byte string too large for a list.
+//! * [`Session`] is an interpreter that persists between executions, with its variables, functions, imports and files.
+//!   A session can be forked, rolled back and saved as bytes.
+//! * [`Started`] is an execution that the component steps through. The component answers the script's tool calls
+//!   itself, reads output while the script runs, and reads the resulting files. An execution that waits for an answer
+//!   can be suspended as bytes.
+//! * [`Execution`] is the result of a script, and [`Outcome`] says how the script ended. A script that raises, exits or
+//!   exceeds a limit is not an error. An [`Error`] is a failure of the caller or the provider.
+//! * [`Files`] is a snapshot of a workspace's files. [`Blob`] is a byte string that is too large for a list.
 //!
-//! With the `concurrent` Cargo feature, the `concurrent` module has asynchronous functions and streams: a component
-//! runs several scripts at the same time. It imports the draft of version 0.3.0 of the contract.
+//! With the `concurrent` Cargo feature, the `concurrent` module provides asynchronous functions and streams, so that a
+//! component can run several scripts at the same time. The module imports the draft of version 0.3.0 of the contract.
 //!
-//! The crate needs no WASI. All calls go to the component's host, or to a component that yours is composed with. An
-//! ordinary program with this dependency, built for `wasm32-wasip2`, is a component that imports
-//! `glovebox:sandbox/sandbox`; a library for `wasm32-unknown-unknown` imports nothing else. Your own world need not
-//! name the sandbox: the crate's imports are added to those of your bindings. If your own interfaces use the sandbox's
-//! types, [`bindings`] shows how to share them.
+//! The crate does not need WASI. All calls go to the component's host, or to a component that yours is composed with.
+//! An ordinary program with this dependency, built for `wasm32-wasip2`, is a component that imports
+//! `glovebox:sandbox/sandbox`. A library for `wasm32-unknown-unknown` imports nothing else. Your own world need not
+//! mention the sandbox, because the crate's imports are added to the imports of your bindings. If your own interfaces
+//! use the sandbox's types, [`bindings`] shows how to share them.
 //!
-//! Outside WebAssembly, the crate compiles for editors and for tests of code that uses it, but every call panics.
+//! Outside WebAssembly, the crate compiles, for editors and for tests of code that uses it, but every call panics.
 //!
 //! The crate itself enforces nothing: the provider and the policy determine how tightly a script is confined. Treat the
 //! output and the exceptions of scripts as untrusted input.
@@ -60,7 +60,7 @@ pub use files::{Blob, Files};
 pub use sandbox::{Sandbox, Session, default_policy, info};
 pub use started::Started;
 
-/// The generated bindings of the `client` world. Use them in your own interfaces that mention the sandbox's types:
+/// The generated bindings of the `client` world. Use these bindings if your own interfaces mention the sandbox's types:
 ///
 /// ```text
 /// wit_bindgen::generate!({
@@ -72,7 +72,7 @@ pub use started::Started;
 /// });
 /// ```
 ///
-/// The crate re-exports the records and variants at its root, and wraps the resources in its own types.
+/// The root of the crate re-exports the records and variants, and wraps the resources in its own types.
 #[allow(
     missing_docs,
     unreachable_pub,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::{Checkpoints, Clock, Entropy, InputFile, Limits, OnUnwind, Policy, Request, SessionPolicy, SourceKind};
 
-/// Defines a chained setter for each field, with the setter's documentation, and a default without values, so that the
-/// provider's defaults apply. Fields after `other` get no setter.
+/// Defines a chained setter for each field, with the setter's documentation. Also defines a default without values, so
+/// that the provider's defaults apply. Fields after `other` have no setter.
 macro_rules! setters {
     ($of:ident { $($(#[$doc:meta])* $name:ident: $type:ty),* $(,)? } $(other $($other:ident),*)?) => {
         /// Returns a value without settings, so that the provider's defaults apply.
@@ -25,7 +25,7 @@ macro_rules! setters {
                 }
             )*
 
-            /// Tests that each setter sets only its own field.
+            /// Checks that each setter sets only its own field.
             #[cfg(test)]
             fn try_setters() {$(
                 let mut set = Self::default().$name(tests::Sample::sample());
@@ -38,58 +38,58 @@ macro_rules! setters {
 
 setters! {
     Limits {
-        /// Sets the maximum fuel, about one unit per WebAssembly operator; at least 1. Default 400,000,000,000, more
-        /// than `timeout_ms` lets a script use.
+        /// Sets the maximum fuel, about one unit per WebAssembly operator. Minimum: 1. Default: 400,000,000,000, which
+        /// is more than a script can use within the default timeout.
         fuel: u64,
-        /// Sets the fuel reserved for the soft limit, at most a tenth of `fuel`. Default 100,000,000.
+        /// Sets the fuel reserved for the soft limit. Maximum: a tenth of `fuel`. Default: 100,000,000.
         fuel_reserve: u64,
-        /// Sets the maximum wall-clock time in milliseconds, including waits; at least 1. Default 10,000.
+        /// Sets the maximum wall-clock time in milliseconds, including waits. Minimum: 1. Default: 10,000.
         timeout_ms: u64,
-        /// Sets the time reserved for the soft limit, in milliseconds, at most a tenth of `timeout_ms`. Default 100.
+        /// Sets the time reserved for the soft limit, in milliseconds. Maximum: a tenth of `timeout_ms`. Default: 100.
         timeout_reserve_ms: u64,
-        /// Sets the maximum size of linear memory, files and captured output together, in bytes. Default 134,217,728.
+        /// Sets the maximum size of linear memory, files and captured output together, in bytes. Default: 134,217,728.
         memory_bytes: u64,
-        /// Sets the maximum amount of standard output to retain, in bytes. Default 2,000,000.
+        /// Sets the maximum amount of standard output to retain, in bytes. Default: 2,000,000.
         stdout_bytes: u64,
-        /// Sets the maximum amount of standard error to retain, in bytes. Default 1,000,000.
+        /// Sets the maximum amount of standard error to retain, in bytes. Default: 1,000,000.
         stderr_bytes: u64,
-        /// Sets the maximum total size of displays to retain, in bytes, including all their forms. Default 8,388,608.
+        /// Sets the maximum total size of displays to retain, in bytes, including all their forms. Default: 8,388,608.
         display_bytes: u64,
-        /// Sets the maximum size of the source text, in bytes; a larger source is
-        /// [`Error::SourceTooLarge`](crate::Error::SourceTooLarge). Default 1,048,576.
+        /// Sets the maximum size of the source text, in bytes. A larger source causes
+        /// [`Error::SourceTooLarge`](crate::Error::SourceTooLarge). Default: 1,048,576.
         source_bytes: u64,
-        /// Sets the maximum size of the standard input, in bytes; larger input is
-        /// [`Error::StdinTooLarge`](crate::Error::StdinTooLarge). Default 16,777,216.
+        /// Sets the maximum size of the standard input, in bytes. Larger input causes
+        /// [`Error::StdinTooLarge`](crate::Error::StdinTooLarge). Default: 16,777,216.
         stdin_bytes: u64,
-        /// Sets the maximum total size of files, in bytes, including names and directory entries. Default 67,108,864.
+        /// Sets the maximum total size of files, in bytes, including names and directory entries. Default: 67,108,864.
         workspace_bytes: u64,
-        /// Sets the maximum number of files, directories and links. Default 10,000.
+        /// Sets the maximum number of files, directories and links. Default: 10,000.
         workspace_inodes: u64,
-        /// Sets the maximum number of open descriptors. Default 256.
+        /// Sets the maximum number of open descriptors. Default: 256.
         open_files: u32,
-        /// Sets the maximum number of tool calls in one execution. Default 100.
+        /// Sets the maximum number of tool calls in one execution. Default: 100.
         tool_calls: u64,
-        /// Sets the maximum number of concurrent tool calls. Default 16.
+        /// Sets the maximum number of concurrent tool calls. Default: 16.
         tool_calls_at_once: u32,
-        /// Sets the timeout of a tool call, in milliseconds. Default 10,000.
+        /// Sets the timeout of a tool call, in milliseconds. Default: 10,000.
         tool_timeout_ms: u64,
-        /// Sets the maximum size of a tool call's arguments, and of its result, in bytes. Default 1,048,576.
+        /// Sets the maximum size of a tool call's arguments, and of its result, in bytes. Default: 1,048,576.
         tool_bytes: u64,
-        /// Sets the maximum total size of arguments and results in the record of tool calls, in bytes. Default
+        /// Sets the maximum total size of arguments and results in the record of tool calls, in bytes. Default:
         /// 1,048,576.
         tool_record_bytes: u64,
-        /// Sets the maximum size of the file that [`Policy::auto_persist_globals`] writes, in bytes. Default 1,048,576.
+        /// Sets the maximum size of the file that [`Policy::auto_persist_globals`] writes, in bytes. Default: 1,048,576.
         persisted_bytes: u64,
-        /// Sets the maximum number of concurrent sessions. Default 1,000.
+        /// Sets the maximum number of concurrent sessions. Default: 1,000.
         session_count: u32,
-        /// Sets the maximum total size charged for all sessions, in bytes. Default 4,294,967,296.
+        /// Sets the maximum total size charged for all sessions, in bytes. Default: 4,294,967,296.
         session_total_bytes: u64,
     }
 }
 
 setters! {
     Policy {
-        /// Sets the limits on a script's resources. Omitted limits have the provider's defaults.
+        /// Sets the limits on a script's resources. The provider's defaults apply to omitted limits.
         limits: Limits,
         /// Sets the clock that scripts see. Default: the clock of [`default_policy`](crate::default_policy).
         clock: Clock,
@@ -101,7 +101,7 @@ setters! {
         /// Loads the globals of an execution outside a session from the workspace, and saves them there afterwards.
         /// Default: false.
         auto_persist_globals: bool,
-        /// Sets the checkpoints of a session, and the action after its guest was unwound.
+        /// Sets the checkpoints of a session, and the action after its guest is unwound.
         session: SessionPolicy,
     } other args, env
 }
@@ -121,9 +121,8 @@ impl Policy {
         self
     }
 
-    /// Makes executions reproducible, with a fixed clock in nanoseconds since 1970, and random numbers from a seed.
-    /// With these settings, the same input uses exactly the same fuel. Fuel has no soft limit, and the random numbers
-    /// are predictable.
+    /// Makes executions reproducible, with a fixed clock in nanoseconds since 1970, and random numbers from a seed. The
+    /// same input then uses exactly the same fuel. Fuel has no soft limit, and the random numbers are predictable.
     #[must_use]
     pub fn reproducible(self, clock_ns: u64, seed: u64) -> Self {
         self.clock(Clock::Fixed(clock_ns)).entropy(Entropy::Seeded(seed))
@@ -134,12 +133,12 @@ setters! {
     SessionPolicy {
         /// Sets the schedule of automatic checkpoints. Default: [`Checkpoints::Auto`].
         checkpoints: Checkpoints,
-        /// Sets the maximum private memory in bytes with which `Auto` takes a checkpoint before every execution.
-        /// Default 4,194,304.
+        /// Sets the maximum private memory, in bytes, up to which [`Checkpoints::Auto`] takes a checkpoint before every
+        /// execution. Default: 4,194,304.
         checkpoint_auto_bytes: u64,
-        /// Sets the maximum number of requested checkpoints to retain; at least 1. Default 8.
+        /// Sets the maximum number of requested checkpoints to retain. Minimum: 1. Default: 8.
         checkpoints_retained: u32,
-        /// Sets the action after a session's guest was unwound. Default: [`OnUnwind::RollBack`].
+        /// Sets the action after a session's guest is unwound. Default: [`OnUnwind::RollBack`].
         on_unwind: OnUnwind,
     }
 }
@@ -159,7 +158,7 @@ impl Request {
         }
     }
 
-    /// Sets the file name shown in tracebacks: at most 4,096 bytes, without NUL. Default: `<sandbox>`.
+    /// Sets the file name for tracebacks, of at most 4,096 bytes, without NUL. Default: `<sandbox>`.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
@@ -180,8 +179,8 @@ impl Request {
         self
     }
 
-    /// Sets the global variable `context` from JSON text, for an execution outside a session. Default: no such
-    /// variable.
+    /// Sets the global variable `context` from JSON text, for an execution outside a session. Default: the variable
+    /// does not exist.
     #[must_use]
     pub fn context(mut self, json: impl Into<String>) -> Self {
         self.context = Some(json.into());
@@ -195,7 +194,7 @@ impl Request {
         self
     }
 
-    /// Sets the time after which the execution is cancelled, rounded up to whole milliseconds. Default: never.
+    /// Sets the time after which the execution is cancelled, rounded up to whole milliseconds. Default: no deadline.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline_ms = Some(milliseconds(deadline));
@@ -224,7 +223,7 @@ pub(crate) fn milliseconds(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// Values that differ from the default, for the tests of the setters.
+    /// A value that differs from the default, for the tests of the setters.
     pub(super) trait Sample {
         fn sample() -> Self;
     }

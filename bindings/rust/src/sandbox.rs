@@ -17,9 +17,9 @@ pub fn default_policy() -> Policy {
     raw::default_policy()
 }
 
-/// The runtime and the policy that scripts run with.
+/// A runtime and the policy with which scripts run.
 ///
-/// A sandbox holds no resources, and creating one is free.
+/// A sandbox holds no resources, and can be created at no cost.
 ///
 /// ```no_run
 /// use glovebox_guest::{Limits, Policy, Request, Sandbox};
@@ -43,25 +43,25 @@ impl Sandbox {
         Self { runtime, policy: Policy::default() }
     }
 
-    /// Creates a sandbox for Python, on the provider's default runtime.
+    /// Creates a sandbox for Python with the provider's default runtime.
     #[must_use]
     pub fn python() -> Self {
         Self::new(Runtime::Python)
     }
 
-    /// Creates a sandbox for JavaScript, on the provider's default runtime.
+    /// Creates a sandbox for JavaScript with the provider's default runtime.
     #[must_use]
     pub fn javascript() -> Self {
         Self::new(Runtime::Javascript)
     }
 
-    /// Creates a sandbox for a runtime with a name that [`info`] lists.
+    /// Creates a sandbox for the runtime with this name. [`info`] lists all names.
     #[must_use]
     pub fn named(runtime: impl Into<String>) -> Self {
         Self::new(Runtime::Named(runtime.into()))
     }
 
-    /// Sets the policy that scripts run with. Default: [`default_policy`].
+    /// Sets the policy with which scripts run. Default: [`default_policy`].
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
@@ -72,14 +72,14 @@ impl Sandbox {
     ///
     /// # Errors
     /// [`Error::UnknownRuntime`], [`Error::InvalidPolicy`], [`Error::InvalidArgument`], [`Error::SourceTooLarge`],
-    /// [`Error::StdinTooLarge`]; [`Error::Variable`] if the guest cannot store the context; [`Error::Unsupported`] if
+    /// [`Error::StdinTooLarge`]. [`Error::Variable`] if the guest cannot store the context. [`Error::Unsupported`] if
     /// the provider cannot supply the requested clock or entropy source.
     pub fn execute(&self, request: impl Into<Request>) -> Result<Execution, Error> {
         Ok(raw::execute(&self.runtime, &request.into(), &self.policy)?)
     }
 
-    /// Parses a source with the language's own parser and returns its diagnostics: an empty list if the source is
-    /// valid. Executes nothing.
+    /// Parses a source with the language's own parser, without executing it. Returns the diagnostics, or an empty list
+    /// if the source is valid.
     ///
     /// # Errors
     /// Same as [`execute`](Self::execute).
@@ -97,7 +97,7 @@ impl Sandbox {
         Ok(Started { raw: raw::start(&self.runtime, &request.into(), &self.policy, tools)? })
     }
 
-    /// Starts an execution like [`start`](Self::start) that [`Started::suspend`] can turn into bytes.
+    /// Starts an execution like [`start`](Self::start). [`Started::suspend`] can turn the execution into bytes.
     ///
     /// # Errors
     /// Same as [`start`](Self::start). Also [`Error::Unsupported`] if the provider cannot suspend a script, even without
@@ -106,13 +106,14 @@ impl Sandbox {
         Ok(Started { raw: raw::start_suspendable(&self.runtime, &request.into(), &self.policy, tools)? })
     }
 
-    /// Continues an execution from the result of [`Started::suspend`]. The script repeats what it did before without
-    /// calling tools, and then waits for the same calls. `files` are those of the first request. The bytes neither set
-    /// limits nor grant permissions. If the first request had a deadline, it does not apply.
+    /// Continues an execution from the result of [`Started::suspend`]. The script repeats its earlier steps without
+    /// calling tools, and then waits for the same calls. Pass the same `files` as in the first request. The bytes do
+    /// not set limits or grant permissions. A deadline in the first request does not apply.
     ///
     /// # Errors
     /// Same as [`start_suspendable`](Self::start_suspendable). Also [`Error::NotResumable`] if the bytes are damaged or
-    /// belong to another runtime. [`Started::step`] returns this error if the script behaves differently than before.
+    /// belong to another runtime. [`Started::step`] returns this error if the script behaves differently than in the
+    /// first run.
     pub fn resume_suspended(&self, suspended: &Blob, files: &[InputFile], tools: &[Tool]) -> Result<Started, Error> {
         Ok(Started { raw: raw::resume_suspended(&self.runtime, &suspended.raw, files, &self.policy, tools)? })
     }
@@ -120,7 +121,7 @@ impl Sandbox {
     /// Opens a session: an interpreter that persists between executions.
     ///
     /// # Errors
-    /// [`Error::UnknownRuntime`], [`Error::InvalidPolicy`], [`Error::TooManySessions`]; [`Error::Unsupported`] if the
+    /// [`Error::UnknownRuntime`], [`Error::InvalidPolicy`], [`Error::TooManySessions`]. [`Error::Unsupported`] if the
     /// provider cannot supply the requested clock or entropy source.
     pub fn session(&self) -> Result<Session, Error> {
         self.open_session(&SessionOptions::default())
@@ -130,13 +131,14 @@ impl Sandbox {
     ///
     /// # Errors
     /// Same as [`session`](Self::session). Also [`Error::InvalidArgument`] if the context is not JSON or a tool is
-    /// invalid; [`Error::StdinTooLarge`] if the context exceeds `limits.stdin-bytes`; [`Error::Variable`] if the guest
-    /// cannot store the context; [`Error::Unsupported`] if there are tools and the provider cannot suspend a script.
+    /// invalid, [`Error::StdinTooLarge`] if the context exceeds `limits.stdin-bytes`, [`Error::Variable`] if the guest
+    /// cannot store the context, and [`Error::Unsupported`] if there are tools and the provider cannot suspend a
+    /// script.
     pub fn open_session(&self, options: &SessionOptions) -> Result<Session, Error> {
         Ok(Session { raw: raw::Session::open(&self.runtime, &self.policy, options)? })
     }
 
-    /// Restores a session from the result of [`Session::hibernate`]. The bytes neither change limits nor grant
+    /// Restores a session from the result of [`Session::hibernate`]. The bytes do not change limits or grant
     /// permissions.
     ///
     /// # Errors
@@ -150,8 +152,8 @@ impl Sandbox {
 /// An interpreter that persists between executions, with its variables, functions, imports and files.
 ///
 /// The effects of a script that raises remain, as in a notebook. If a limit or a trap unwinds a script, the session is
-/// rolled back to its last checkpoint; [`Execution::rolled_back_to`] reports the rollback. Dropping the session drops
-/// the interpreter without running its exit handlers; [`close`](Self::close) runs them.
+/// rolled back to its last checkpoint, and [`Execution::rolled_back_to`] reports the rollback. Dropping the session
+/// drops the interpreter without running its exit handlers. [`close`](Self::close) runs the handlers.
 ///
 /// After the session has ended, every method except [`id`](Self::id), [`info`](Self::info) and [`close`](Self::close)
 /// returns [`Error::SessionEnded`]. While an execution from [`start`](Self::start) has not ended, every method except
@@ -204,7 +206,7 @@ impl Session {
         Ok(Started { raw: self.raw.start(&request.into())? })
     }
 
-    /// Reads a global variable. Returns `None` if it does not exist.
+    /// Reads a global variable. Returns `None` if the variable does not exist.
     ///
     /// # Errors
     /// [`Error::Variable`], [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -237,7 +239,7 @@ impl Session {
         Ok(self.raw.write_file(path, bytes.as_ref(), if_exists)?)
     }
 
-    /// Like [`write_file`](Self::write_file), but for contents that are too large for a list: more than a few MiB.
+    /// Like [`write_file`](Self::write_file), but for contents that are too large for a list (more than a few MiB).
     ///
     /// # Errors
     /// Same as [`write_file`](Self::write_file).
@@ -269,8 +271,8 @@ impl Session {
         Ok(self.raw.delete_file(path, true)?)
     }
 
-    /// Creates a second session with the same state. Later changes in either session do not affect the other, and their
-    /// random numbers differ.
+    /// Creates a second session with the same state. Later changes to one of the sessions do not affect the other
+    /// session, and their random numbers differ.
     ///
     /// # Errors
     /// [`Error::TooManySessions`], [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -303,7 +305,7 @@ impl Session {
         Ok(self.raw.undo()?)
     }
 
-    /// Restores a checkpoint and discards the later ones.
+    /// Restores a checkpoint and discards all later checkpoints.
     ///
     /// # Errors
     /// Same as [`undo`](Self::undo).
@@ -311,8 +313,8 @@ impl Session {
         Ok(self.raw.undo_to(id)?)
     }
 
-    /// Serializes the session for [`Sandbox::resume`](crate::Sandbox::resume), with any provider that has the same
-    /// runtime. The session continues. The bytes contain no checkpoints and no tools.
+    /// Serializes the session for [`Sandbox::resume`](crate::Sandbox::resume), in any provider with the same runtime.
+    /// The session continues. The bytes do not contain checkpoints or tools.
     ///
     /// # Errors
     /// [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -338,14 +340,14 @@ impl Default for SessionOptions {
 }
 
 impl SessionOptions {
-    /// Sets the global variable `context` from JSON text. Default: no such variable.
+    /// Sets the global variable `context` from JSON text. Default: the variable does not exist.
     #[must_use]
     pub fn context(mut self, json: impl Into<String>) -> Self {
         self.context = Some(json.into());
         self
     }
 
-    /// Adds a tool that the component implements, for executions that [`Session::start`] begins. Default: none.
+    /// Adds a tool that the component implements, for executions from [`Session::start`]. Default: none.
     #[must_use]
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.get_or_insert_default().push(tool);

@@ -1,4 +1,4 @@
-//! Executions that the component steps through, the component's tools, and their answers.
+//! Executions that the component steps through, and the component's tools and answers.
 
 use std::{io::BufRead, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::{
 
 /// An execution that the component steps through.
 ///
-/// The script runs during a step, and also between steps if the provider supports that. Its limits apply from the
+/// The script runs during a step, and also between steps if the provider supports that. The limits apply from the
 /// start, and the timeout includes the time between steps. Dropping the handle cancels the execution.
 ///
 /// ```no_run
@@ -33,18 +33,18 @@ pub struct Started {
 impl Started {
     /// Passes answers to the execution, and waits until it has ended or needs more answers.
     ///
-    /// Unanswered calls are returned again; an answer to a call that is no longer waiting is ignored. Once the
+    /// Each step returns all unanswered calls again. An answer to a call that no longer waits is ignored. Once the
     /// execution has ended, every further step returns the same [`Step::Done`].
     ///
     /// # Errors
-    /// [`Error::SessionEnded`]; [`Error::InvalidArgument`] if an answer has an unknown ID or is not JSON, and then none
-    /// of the answers is used.
+    /// [`Error::SessionEnded`]. [`Error::InvalidArgument`] if an answer has an unknown ID or is not JSON. All answers
+    /// are then ignored.
     pub fn step(&self, answers: &[ToolAnswer]) -> Result<Step, Error> {
         Ok(self.raw.continue_(answers, None)?)
     }
 
-    /// Like [`step`](Self::step), but waits at most `wait`, rounded up to whole milliseconds. After that, returns
-    /// [`Step::NeedsTools`] if there are unanswered calls, even if the script is still running, and otherwise
+    /// Like [`step`](Self::step), but waits at most `wait`, rounded up to whole milliseconds. After this time, returns
+    /// [`Step::NeedsTools`] if there are unanswered calls, even if the script is still running. Otherwise, returns
     /// [`Step::Running`].
     ///
     /// # Errors
@@ -82,30 +82,30 @@ impl Started {
         })
     }
 
-    /// Returns the script's output so far, starting at `offset`: at most `len` bytes, and at most 16,777,216. Empty at
-    /// the current end.
+    /// Returns at most `len` bytes of the script's output so far, starting at `offset`. Returns at most 16,777,216
+    /// bytes, and no bytes at the current end.
     #[must_use]
     pub fn read_output(&self, stream: OutputStream, offset: u64, len: u64) -> Vec<u8> {
         self.raw.read_output(stream, offset, len)
     }
 
-    /// Returns a reader that starts at the first byte of the output. A read at the current end returns nothing, but a
-    /// later read may return more.
+    /// Returns a reader that starts at the first byte of the output. A read at the current end returns no bytes, but a
+    /// later read may return more output.
     pub fn output(&self, stream: OutputStream) -> impl BufRead + '_ {
         Pieces::new(move |offset, len| Ok(self.raw.read_output(stream, offset, len)))
     }
 
-    /// Returns the files that the script left, for an execution outside a session.
+    /// Returns the files at the end of an execution outside a session.
     ///
     /// # Errors
-    /// [`Error::SessionBusy`] if the execution has not ended; [`Error::Unsupported`] in a session.
+    /// [`Error::SessionBusy`] if the execution has not ended. [`Error::Unsupported`] in a session.
     pub fn files(&self) -> Result<Files, Error> {
         Ok(Files { raw: self.raw.files()? })
     }
 
-    /// Turns the execution into bytes for [`Sandbox::resume_suspended`](crate::Sandbox::resume_suspended), while the
-    /// script waits for answers. The bytes are not encrypted and not authenticated. Afterwards, [`step`](Self::step)
-    /// returns a cancelled execution.
+    /// Turns an execution that waits for answers into bytes for
+    /// [`Sandbox::resume_suspended`](crate::Sandbox::resume_suspended). The bytes are neither encrypted nor
+    /// authenticated. Afterwards, [`step`](Self::step) returns a cancelled execution.
     ///
     /// ```no_run
     /// use glovebox_guest::{Blob, Sandbox, Step, Tool};
@@ -124,15 +124,16 @@ impl Started {
     /// ```
     ///
     /// # Errors
-    /// [`Error::SessionBusy`] if the script does not wait for an answer, or if a tool of the provider is running;
+    /// [`Error::SessionBusy`] if the script does not wait for an answer, or if a tool of the provider is running.
     /// [`Error::Unsupported`] if the execution was not started with
-    /// [`Sandbox::start_suspendable`](crate::Sandbox::start_suspendable), if it has ended or reached a limit, or if it has
-    /// received more than 1 MiB from outside; [`Error::QuotaExceeded`]. The execution then continues.
+    /// [`Sandbox::start_suspendable`](crate::Sandbox::start_suspendable), if it has ended or reached a limit, or if its
+    /// record of tool answers, times and random numbers exceeds 1 MiB. [`Error::QuotaExceeded`]. After an error, the
+    /// execution continues.
     pub fn suspend(&self) -> Result<Blob, Error> {
         Ok(Blob { raw: self.raw.suspend()? })
     }
 
-    /// Cancels the execution: the script receives an exception and a short time to clean up, and is then unwound. Does
+    /// Cancels the execution. The script receives an exception and a short time to clean up, and is then unwound. Does
     /// nothing if the execution was already cancelled or has ended.
     pub fn cancel(&self) {
         self.raw.cancel();
@@ -147,7 +148,7 @@ impl Tool {
         Self { name: name.into(), description: description.into(), arguments_schema: None }
     }
 
-    /// Sets the JSON Schema of an object whose properties are the arguments. Default: any object.
+    /// Sets the JSON Schema of the arguments, which are the properties of an object. Default: any object.
     #[must_use]
     pub fn schema(mut self, schema: impl Into<String>) -> Self {
         self.arguments_schema = Some(schema.into());
@@ -175,14 +176,14 @@ impl ToolRequest {
     }
 }
 
-/// Creates a failure of the tool itself. The script can read the message, so it must not contain secrets.
+/// Creates a failure of the tool itself. The message must not contain secrets, because the script can read it.
 impl From<&str> for CallFailure {
     fn from(message: &str) -> Self {
         message.to_owned().into()
     }
 }
 
-/// Creates a failure of the tool itself. The script can read the message, so it must not contain secrets.
+/// Creates a failure of the tool itself. The message must not contain secrets, because the script can read it.
 impl From<String> for CallFailure {
     fn from(message: String) -> Self {
         Self { kind: ToolError::Failed, message }

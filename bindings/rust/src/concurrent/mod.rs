@@ -1,8 +1,9 @@
-//! Asynchronous calls and streams: the draft of version 0.3.0 of the contract, which can change until its release.
+//! Asynchronous calls and streams, from the draft of version 0.3.0 of the contract. The draft can change until its
+//! release.
 //!
 //! A component can make several calls at the same time. Dropping a call that has not returned cancels its script. The
-//! component needs an asynchronous export, and a host that provides `glovebox:sandbox@0.3.0`, such as
-//! `glovebox run-component`.
+//! component needs an asynchronous export, and a host that provides `glovebox:sandbox@0.3.0`, such as `glovebox
+//! run-component`.
 //!
 //! ```no_run
 //! use glovebox_guest::{Error, Execution, Sandbox, concurrent::join_all};
@@ -17,7 +18,8 @@
 //! * [`Sandbox`] executes and validates scripts, and opens sessions.
 //! * [`Started`] is an execution that runs while the component reads its output, answers its tool calls, or does other
 //!   work.
-//! * [`Session`] keeps its interpreter. Calls into different sessions run at the same time.
+//! * [`Session`] is an interpreter that persists between executions. Calls into different sessions can run at the same
+//!   time.
 
 mod session;
 mod started;
@@ -58,7 +60,7 @@ mod bindings {
             }
         ",
         with: {
-            // Both versions have the same types.
+            // Both versions of the contract have the same types.
             "glovebox:sandbox/types@0.2.0": crate::bindings::glovebox::sandbox::types,
         },
         additional_derives: [PartialEq, Eq],
@@ -66,7 +68,7 @@ mod bindings {
     });
 }
 
-/// Describes the provider of version 0.3.0, like [`crate::info`].
+/// Describes the provider for version 0.3.0, like [`crate::info`].
 #[must_use]
 pub fn info() -> ProviderInfo {
     sandbox::info()
@@ -86,7 +88,7 @@ pub fn default_policy() -> Policy {
 pub struct Sandbox(crate::Sandbox);
 
 impl crate::Sandbox {
-    /// Makes calls to the sandbox asynchronous.
+    /// Returns this sandbox with asynchronous calls.
     #[must_use]
     pub fn concurrent(self) -> Sandbox {
         Sandbox(self)
@@ -103,8 +105,8 @@ impl Sandbox {
         Ok(sandbox::execute(runtime, request.into(), policy).await?)
     }
 
-    /// Parses a source with the language's own parser and returns its diagnostics: an empty list if the source is
-    /// valid. Executes nothing.
+    /// Parses a source with the language's own parser, without executing it. Returns the diagnostics, or an empty list
+    /// if the source is valid.
     ///
     /// # Errors
     /// Same as [`execute`](Self::execute).
@@ -113,7 +115,7 @@ impl Sandbox {
         Ok(sandbox::validate(runtime, request.into(), policy).await?)
     }
 
-    /// Starts an execution, and returns when it has begun. The script can call `tools` in addition to the provider's
+    /// Starts an execution, and returns once it has begun. The script can call `tools` in addition to the provider's
     /// own tools.
     ///
     /// # Errors
@@ -123,7 +125,7 @@ impl Sandbox {
         Ok(Started { raw: sandbox::start(runtime, request.into(), policy, tools.to_vec()).await? })
     }
 
-    /// Starts an execution like [`start`](Self::start) that [`Started::suspend`] can turn into bytes.
+    /// Starts an execution like [`start`](Self::start). [`Started::suspend`] can turn the execution into bytes.
     ///
     /// # Errors
     /// Same as [`crate::Sandbox::start_suspendable`].
@@ -133,13 +135,14 @@ impl Sandbox {
     }
 
     /// Continues an execution from the result of [`Started::suspend`], or of [`crate::Started::suspend`]. The script
-    /// repeats what it did before without calling tools, and then waits for the same calls: [`Started::events`]
-    /// contains them. `files` are those of the first request. The bytes neither set limits nor grant permissions. If
-    /// the first request had a deadline, it does not apply.
+    /// repeats its earlier steps without calling tools, and then waits for the same calls, which [`Started::events`]
+    /// contains. Pass the same `files` as in the first request. The bytes do not set limits or grant permissions. A
+    /// deadline in the first request does not apply.
     ///
     /// # Errors
     /// Same as [`start_suspendable`](Self::start_suspendable). Also [`Error::NotResumable`] if the bytes are damaged or
-    /// belong to another runtime. [`Started::finish`] returns this error if the script behaves differently than before.
+    /// belong to another runtime. [`Started::finish`] returns this error if the script behaves differently than in the
+    /// first run.
     pub async fn resume_suspended(
         &self,
         suspended: impl Into<Vec<u8>>,
@@ -160,7 +163,7 @@ impl Sandbox {
         Ok(Session { raw: sessions::Session::open(runtime, policy, options_of(options)).await? })
     }
 
-    /// Restores a session from the bytes of [`Session::hibernate`]. The bytes neither change limits nor grant
+    /// Restores a session from the bytes of [`Session::hibernate`]. The bytes do not change limits or grant
     /// permissions.
     ///
     /// # Errors

@@ -49,7 +49,7 @@ impl Session {
         Ok(self.raw.execute(request.into()).await?)
     }
 
-    /// Starts an execution in the session, and returns when it has begun.
+    /// Starts an execution in the session, and returns once it has begun.
     ///
     /// # Errors
     /// Same as [`execute`](Self::execute).
@@ -57,7 +57,7 @@ impl Session {
         Ok(Started { raw: self.raw.start(request.into()).await? })
     }
 
-    /// Reads a global variable. Returns `None` if it does not exist.
+    /// Reads a global variable. Returns `None` if the variable does not exist.
     ///
     /// # Errors
     /// Same as [`crate::Session::get_variable`].
@@ -73,8 +73,8 @@ impl Session {
         Ok(self.raw.set_variable(name.into(), json.into()).await?)
     }
 
-    /// Reads a file, as it is when the call begins. The stream counts against the quota of bytes until it is read to
-    /// its end or dropped.
+    /// Reads a file. Later changes to the file do not affect the stream. The stream counts against the memory quota
+    /// until it is read to its end or dropped.
     ///
     /// # Errors
     /// [`Error::File`], [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -95,8 +95,8 @@ impl Session {
         tasks::send(bytes.into(), |contents| self.write_file_from(path, contents, if_exists)).await
     }
 
-    /// Like [`write_file`](Self::write_file), but reads the contents from a stream. The file changes when the stream
-    /// has ended. If the contents exceed a limit, the provider stops reading, and the call fails.
+    /// Like [`write_file`](Self::write_file), but reads the contents from a stream. The file changes only after the
+    /// stream has ended. If the contents exceed a limit, the provider stops reading, and the call fails.
     ///
     /// # Errors
     /// Same as [`read_file`](Self::read_file).
@@ -112,7 +112,7 @@ impl Session {
     /// Lists the files, directories and links whose path matches a pattern, sorted by path.
     ///
     /// # Errors
-    /// [`Error::File`] if more than 10,000 paths match, and like [`read_file`](Self::read_file).
+    /// Same as [`read_file`](Self::read_file). Also [`Error::File`] if more than 10,000 paths match.
     pub async fn list_files(&self, pattern: impl Into<String>) -> Result<Vec<FileEntry>, Error> {
         Ok(self.raw.list_files(pattern.into()).await?)
     }
@@ -146,8 +146,8 @@ impl Session {
         Ok(self.raw.delete_file(path.into(), true).await?)
     }
 
-    /// Creates a second session with the same state. Later changes in either session do not affect the other, and their
-    /// random numbers differ.
+    /// Creates a second session with the same state. Later changes to one of the sessions do not affect the other
+    /// session, and their random numbers differ.
     ///
     /// # Errors
     /// Same as [`crate::Session::fork`].
@@ -180,7 +180,7 @@ impl Session {
         Ok(self.raw.undo().await?)
     }
 
-    /// Restores a checkpoint and discards the later ones.
+    /// Restores a checkpoint and discards all later checkpoints.
     ///
     /// # Errors
     /// Same as [`undo`](Self::undo).
@@ -188,8 +188,8 @@ impl Session {
         Ok(self.raw.undo_to(id).await?)
     }
 
-    /// Saves the session as bytes for [`Sandbox::resume`](super::Sandbox::resume). The session continues. The bytes
-    /// contain no checkpoints and no tools.
+    /// Saves the session as bytes for [`Sandbox::resume`](super::Sandbox::resume). The session continues. The bytes do
+    /// not contain checkpoints or tools.
     ///
     /// # Errors
     /// [`Error::SessionEnded`], [`Error::SessionBusy`].

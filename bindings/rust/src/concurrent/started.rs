@@ -5,8 +5,8 @@ use crate::{CallFailure, Error, Execution};
 
 /// An execution that runs while the component reads its output, answers its tool calls, or does other work.
 ///
-/// Its limits apply from the start, and the timeout includes the time that the script waits for answers. Dropping the
-/// handle cancels the execution.
+/// The limits apply from the start, and the timeout includes the time during which the script waits for answers.
+/// Dropping the handle cancels the execution.
 ///
 /// ```no_run
 /// use glovebox_guest::{Error, Sandbox, Tool, concurrent::Event};
@@ -28,11 +28,11 @@ pub struct Started {
 }
 
 impl Started {
-    /// Opens a stream of the script's standard output. Each call returns a new stream, which begins with the first byte
-    /// and ends when the execution has ended. An unread stream does not stop the script.
+    /// Opens a stream of the script's standard output. Each stream begins with the first byte of the output, and ends
+    /// when the execution has ended. An unread stream does not stop the script.
     ///
     /// # Errors
-    /// [`Error::QuotaExceeded`]: each open stream counts as a handle.
+    /// [`Error::QuotaExceeded`] if there are too many handles. Each open stream counts as a handle.
     pub fn stdout(&self) -> Result<StreamReader<u8>, Error> {
         Ok(self.raw.stdout()?)
     }
@@ -45,9 +45,9 @@ impl Started {
         Ok(self.raw.stderr()?)
     }
 
-    /// Opens a stream of the calls to the component's tools. Each call returns a new stream, which begins with all
-    /// calls that have no answer yet, and ends when the execution has ended. A call is an event as soon as the script
-    /// has made it, even if the script does not wait for the answer.
+    /// Opens a stream of the script's calls to the component's tools. Each stream begins with all unanswered calls, and
+    /// ends when the execution has ended. A call appears in the stream as soon as the script makes it, even if the
+    /// script does not wait for the answer.
     ///
     /// # Errors
     /// Same as [`stdout`](Self::stdout).
@@ -55,38 +55,41 @@ impl Started {
         Ok(self.raw.events()?)
     }
 
-    /// Answers a call with a result as JSON text, or with a failure that becomes an exception in the script. An answer
-    /// to a call that has timed out or already has an answer is ignored.
+    /// Answers a call with a result as JSON text, or with a failure that becomes an exception in the script. Ignores an
+    /// answer to a call that has timed out or already has an answer.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if no call has this ID, or if the answer is not JSON. The answer is then not used.
+    /// [`Error::InvalidArgument`] if no call has this ID, or if the answer is not JSON. The call then remains
+    /// unanswered.
     pub fn answer(&self, id: u64, answer: Result<String, CallFailure>) -> Result<(), Error> {
         Ok(self.raw.answer(id, answer.as_deref())?)
     }
 
-    /// Waits for the end of the execution. Dropping this call does not cancel the execution.
+    /// Waits for the end of the execution. Dropping the returned future does not cancel the execution.
     ///
     /// # Errors
-    /// [`Error::SessionBusy`] while another call to `finish` waits; [`Error::Variable`] if the guest cannot store the
-    /// context; [`Error::NotResumable`] after [`Sandbox::resume_suspended`](super::Sandbox::resume_suspended).
+    /// [`Error::SessionBusy`] while another call to `finish` waits. [`Error::Variable`] if the guest cannot store the
+    /// context. [`Error::NotResumable`] if an execution from
+    /// [`Sandbox::resume_suspended`](super::Sandbox::resume_suspended) behaves differently than in its first run.
     pub async fn finish(&self) -> Result<Execution, Error> {
         Ok(self.raw.finish().await?)
     }
 
-    /// Turns the execution into bytes for [`Sandbox::resume_suspended`](super::Sandbox::resume_suspended), while the
-    /// script waits for answers. The bytes are not encrypted and not authenticated. The execution then ends, and every
-    /// further call returns the same bytes.
+    /// Turns an execution that waits for answers into bytes for
+    /// [`Sandbox::resume_suspended`](super::Sandbox::resume_suspended). The bytes are neither encrypted nor
+    /// authenticated. The execution then ends, and further calls return the same bytes.
     ///
     /// # Errors
     /// [`Error::SessionBusy`] if the script does not wait for an answer, if a tool of the provider is running, or if
-    /// another call to `suspend` has not ended; [`Error::Unsupported`] if the execution was not started with
-    /// [`Sandbox::start_suspendable`](super::Sandbox::start_suspendable), if it has ended or reached a limit, or if it
-    /// has received more than 1 MiB from outside; [`Error::QuotaExceeded`]. The execution then continues.
+    /// another call to `suspend` has not ended. [`Error::Unsupported`] if the execution was not started with
+    /// [`Sandbox::start_suspendable`](super::Sandbox::start_suspendable), if it has ended or reached a limit, or if its
+    /// record of tool answers, times and random numbers exceeds 1 MiB. [`Error::QuotaExceeded`]. After an error, the
+    /// execution continues.
     pub async fn suspend(&self) -> Result<Vec<u8>, Error> {
         Ok(self.raw.suspend().await?)
     }
 
-    /// Cancels the execution: the script receives an exception and a short time to clean up, and is then unwound. Does
+    /// Cancels the execution. The script receives an exception and a short time to clean up, and is then unwound. Does
     /// nothing if the execution was already cancelled or has ended.
     pub fn cancel(&self) {
         self.raw.cancel();

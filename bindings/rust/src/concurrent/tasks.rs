@@ -1,4 +1,4 @@
-//! Futures that run at the same time, and streams of bytes.
+//! Concurrent futures, and streams of bytes.
 
 use std::{
     future::{Future, poll_fn},
@@ -17,12 +17,12 @@ pub fn stream() -> (StreamWriter<u8>, StreamReader<u8>) {
     wit_stream::new()
 }
 
-/// Makes a call with a stream, and writes these bytes to the stream while the call runs.
+/// Makes a call with a stream, and writes `bytes` to the stream while the call runs.
 pub(super) async fn send<F: Future>(bytes: Vec<u8>, call: impl FnOnce(StreamReader<u8>) -> F) -> F::Output {
     let (mut writer, reader) = stream();
     let write = async move {
         for chunk in bytes.chunks(CHUNK_BYTES) {
-            // If the provider refuses the rest, the call returns the reason.
+            // Stop if the provider refuses more bytes. The call then returns the reason.
             if !writer.write_all(chunk.to_vec()).await.is_empty() {
                 break;
             }
@@ -48,7 +48,7 @@ pub(super) async fn send<F: Future>(bytes: Vec<u8>, call: impl FnOnce(StreamRead
 
 /// Waits for all futures, and returns their results in order.
 ///
-/// Polls every future whenever one of them can continue. That is cheap for some hundreds of calls.
+/// Polls all futures whenever one of them can continue, which is cheap for a few hundred calls.
 pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut waiting: Vec<Option<Pin<Box<F>>>> = futures.into_iter().map(|future| Some(Box::pin(future))).collect();
     let mut results: Vec<Option<F::Output>> = waiting.iter().map(|_| None).collect();
