@@ -13,10 +13,10 @@ from .places import SUMS
 
 
 def tar_gz(path: Path, directory: str, files: Mapping[str, Path | bytes], epoch: int, programs: frozenset[str] = frozenset()) -> Path:
-    """Writes a `.tar.gz` with all files under one directory: sorted, owned by user 0, with one time stamp. `programs`
-    are executable."""
+    """Writes a `.tar.gz` with all files under one directory, sorted, owned by user 0, and with the same time stamp.
+    `programs` are executable."""
     with path.open("wb") as file, gzip.GzipFile("", "wb", compresslevel=9, fileobj=file, mtime=epoch) as packed:
-        # GNU format, because in PAX headers the library chooses the time stamps.
+        # Use the GNU format, because the library chooses the time stamps in PAX headers.
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
             for name in sorted(files):
                 contents = files[name]
@@ -42,7 +42,7 @@ def write_sums(directory: Path) -> Path:
 
 
 def remove_listed(directory: Path) -> None:
-    """Removes the files of an earlier release: those that its checksums name, and no others."""
+    """Removes the files of an earlier release: only the files that its checksums list."""
     sums = directory / SUMS
     if sums.is_file():
         for line in sums.read_text().splitlines():

@@ -1,5 +1,5 @@
-"""The interpreters in each product: a bundle of downloads, which is read instead of the network, and a prepared bundle,
-which contains machine code and booted images.
+"""The interpreters in each product: a bundle of downloads, which replaces the network, and a prepared bundle with machine
+code and booted images.
 
 usage: python3 -m release.bundles COMMAND DIRECTORY PART…     writes the files of each part into DIRECTORY/PART, with the
 `glovebox` at COMMAND
@@ -15,11 +15,12 @@ from pathlib import Path
 PARTS: dict[str, tuple[str, ...]] = {
     # The package of each platform contains these files and the native module.
     "engine": ("interpreters.zip javascript typescript", "--compiled prepared.zip python-3.15 javascript typescript"),
-    # A package for all platforms. The engine's package requires it: prepared interpreters read the library in this bundle.
+    # A package for all platforms. The engine's package requires it, because prepared interpreters read the library in this
+    # bundle.
     "python": ("interpreters.zip python-3.15 --no-packages",),
     # An optional package for each platform. `--without` reads the engine's file, which must exist.
     "data": ("--compiled prepared.zip python-3.15-data --without ../engine/prepared.zip",),
-    # The archive of the command contains everything.
+    # The archive of the command contains all interpreters.
     "command": ("interpreters.zip python-3.15 javascript typescript", "--compiled prepared.zip python-3.15-data javascript typescript"),
 }
 """The arguments of `glovebox runtimes bundle` for each file of a part. Paths are relative to the part's directory."""
@@ -30,14 +31,14 @@ V3 = {"sse4_2", "popcnt", "cx16", "avx2", "fma", "bmi1", "bmi2", "abm"}
 
 
 def missing_features(machine: str, cpuinfo: str) -> set[str]:
-    """Returns the features that this processor lacks. Without them, the engine compiles for this processor only, and other
-    machines ignore the prepared bundles."""
+    """Returns the features that this processor does not have. If a feature is missing, the engine compiles only for this
+    processor, and other machines ignore the prepared bundles."""
     flags = next((line.partition(":")[2].split() for line in cpuinfo.splitlines() if line.startswith("flags")), [])
     return V3.difference(flags) if machine == "x86_64" else set()
 
 
 def write(command: Path, directory: Path, parts: Iterable[str]) -> None:
-    """Writes the files of these parts."""
+    """Writes the files of these parts with the given command."""
     for part in parts:
         into = directory / part
         into.mkdir(parents=True, exist_ok=True)

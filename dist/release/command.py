@@ -59,7 +59,7 @@ def chosen(names: str | None) -> list[str]:
 
 
 def make(made: Release, names: list[str]) -> list[Path]:
-    """Makes products, and prints a line with the duration for each."""
+    """Makes products, and prints the duration of each."""
     files = []
     for what, step in [("interpreters, notices, bill of materials", None), *((name, products.PRODUCTS[name][1]) for name in names)]:
         print(f"== {what}", flush=True)
@@ -73,7 +73,7 @@ def make(made: Release, names: list[str]) -> list[Path]:
 
 
 def different(made: Release, files: list[Path], names: list[str]) -> list[str]:
-    """Packs the files again, and returns those with different bytes."""
+    """Packs the files again, and returns the files with different bytes."""
     with tempfile.TemporaryDirectory() as scratch:
         again = dataclasses.replace(made, out=Path(scratch) / "out", work=Path(scratch) / "work")
         again.out.mkdir()

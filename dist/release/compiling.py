@@ -11,8 +11,8 @@ from .places import ROOT, Release, ReleaseError
 
 
 def command(release: Release) -> list[str | Path]:
-    """Returns the command that compiles the whole workspace. With the features of one crate alone, Wasmtime would be
-    built again."""
+    """Returns the command that compiles the whole workspace. If crates were compiled separately, their different features
+    would cause another build of Wasmtime."""
     if release.is_dev:
         return ["cargo", "build", "--workspace", "--locked", "--quiet"]
     target = f"{release.triple}.{tools.pins()['linux']['glibc']}"
@@ -20,7 +20,7 @@ def command(release: Release) -> list[str | Path]:
 
 
 def environment(release: Release) -> dict[str, str]:
-    """Returns the environment of the compilation. In a release, the code contains no paths of this machine."""
+    """Returns the environment for the compilation. The code of a release does not contain paths of this machine."""
     settings = dict(os.environ)
     if release.is_dev:
         return settings
@@ -33,14 +33,15 @@ def environment(release: Release) -> dict[str, str]:
         "PYTHONPATH": str(zig),
         "RUSTFLAGS": " ".join(f"--remap-path-prefix={path}={name}" for path, name in moved.items()),
         "CFLAGS": " ".join(f"-ffile-prefix-map={path}={name}" for path, name in list(moved.items())[:2]),
-        # With incremental compilation, a second build can produce different code from the first.
+        # Disable incremental compilation, because a second build could produce different code.
         "CARGO_INCREMENTAL": "0",
     }
     return settings
 
 
 def compile_all(release: Release) -> None:
-    """Compiles the workspace incrementally. Takes about 20 minutes on two cores the first time, because Wasmtime is large."""
+    """Compiles the workspace. Later builds reuse the results. The first build takes about 20 minutes on two cores, because
+    Wasmtime is large."""
     run(command(release), environment(release))
     for name in ("glovebox", "libglovebox_python.so"):
         if not (release.built / name).is_file():

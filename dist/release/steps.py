@@ -28,7 +28,7 @@ HELLO = (
 """The first two commands of the README."""
 FIRST_CALL = """from glovebox_sandbox import Sandbox; print(Sandbox("python").execute("{}print(1)").stdout)"""
 WITH_ERRORS = ("sh", "-c", '"$@" 2>&1', "sh")
-"""Runs the following command with its standard error in its output."""
+"""Runs the arguments that follow as a command, with its standard error in its output."""
 MAX_FIRST_CALL_S = 5
 """Maximum duration of a first call in seconds: five times the goal, because other programs may use the machine."""
 
@@ -47,7 +47,7 @@ class Check:
     room: Room
 
     def one(self, pattern: str, product: str) -> Path:
-        """Returns the file of a product. Skips the step if there is none."""
+        """Returns the file of a product. Skips the step if the product was not built."""
         found = sorted(self.files.glob(pattern))
         if len(found) > 1:
             raise Failed(f"found several files: {', '.join(each.name for each in found)}; rebuild with `dist/build`")
@@ -149,7 +149,7 @@ def interpreters(check: Check) -> str:
 
 
 def isolation(check: Check) -> str:
-    """Checks that the environment is clean, so that the other results hold elsewhere."""
+    """Checks that the environment is clean, so that the results of the other steps also hold on other machines."""
     connect = "import socket; socket.create_connection(('192.0.2.1', 80), 5)"
     detail = check.room.run("python3", "-c", f"try:\n {connect}\nexcept OSError as error: print(error)\nelse: print('connected')").strip()
     if "unreachable" not in detail:
@@ -220,7 +220,7 @@ def first_data_call(check: Check) -> str:
 
 
 def quick_start(check: Check) -> str:
-    """Runs README's Python example unchanged."""
+    """Runs the README's Python example unchanged."""
     require_wheel(check)
     script = check.room.work / "quickstart.py"
     script.write_text(block((ROOT / "README.md").read_text(), "From Python", "python"))
@@ -249,7 +249,7 @@ def wheel_command(check: Check) -> str:
 
 
 def uvx(check: Check) -> str:
-    """Runs `uvx` from the directory of files."""
+    """Runs the wheel with `uvx`, from the directory of the release's files."""
     file = check.one("glovebox_sandbox-*-abi3-*.whl", "wheel")
     here = TARGET / "tools" / "uv" / "bin" / "uv"
     found = here if here.is_file() else shutil.which("uv")
@@ -279,7 +279,7 @@ def command(check: Check) -> str:
 
 
 def shell(check: Check, directory: Path, bundles: dict[str, str]) -> str:
-    """Runs each command of README's shell transcript unchanged."""
+    """Runs each command of the README's shell transcript unchanged."""
     room = check.room.with_path(directory)
     (room.work / "data").mkdir()
     (room.work / "report.py").write_text("open('report.txt', 'w').write('done')\n")
@@ -303,7 +303,7 @@ def npm(check: Check) -> str:
     (project / "package.json").write_text('{"private": true, "type": "module"}\n')
     room = check.room
     room.run("npm", "install", "--offline", "--no-audit", "--no-fund", "--silent", "--omit=optional", *tarballs, cwd=project)
-    # Without the native module, the quick start would run on the component.
+    # Require the native module, because the quick start would otherwise run on the component.
     platforms = [each for each in tarballs if each.name.startswith("glovebox-sandbox-linux-")]
     if not platforms or len(list(project.glob("node_modules/**/*.node"))) != len(platforms):
         raise Failed("no native module for Linux was installed")
@@ -331,7 +331,7 @@ def providers(check: Check) -> str:
 
 
 def rust(check: Check) -> str:
-    """Skips README's Rust example, which the tests of the repository run."""
+    """Skips the README's Rust example, which the tests of the repository run."""
     raise Skipped("the clean environment has no Rust; `cargo test` compiles and runs the example")
 
 

@@ -17,7 +17,7 @@ def pins() -> dict[str, Any]:
 
 
 def tool(name: str) -> Path:
-    """Returns the directory of a tool. Installs the tool with pip, unless that version is already there."""
+    """Returns the directory of a tool. Installs the tool with pip, unless the pinned version is already installed."""
     directory = TARGET / "tools" / name
     wanted: list[str] = pins()["tools"][name]
     pin = directory / "pin"

@@ -1,4 +1,4 @@
-"""Archives are reproducible, and checksums detect changed files."""
+"""Tests that archives are reproducible, and that checksums detect changed files."""
 
 from __future__ import annotations
 

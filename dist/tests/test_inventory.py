@@ -1,4 +1,4 @@
-"""The listed contents: crates by their dependency edges, interpreters and packages by the bundle, licences by their
+"""Tests of the inventory: crates by their dependency edges, interpreters and packages by the bundle, licences by their
 texts."""
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Crates(unittest.TestCase):
         licence = "Apache-2.0 WITH LLVM-exception"
         whole, forgot = part("whole", licence), part("forgot", licence, ())
         self.assertEqual(inventory.with_standard_texts([forgot, whole])[0].texts, ("text",))
-        # The text of the MIT licence contains the crate author's name.
+        # The text of the MIT licence contains the name of the crate's author, so another crate's text cannot replace
+        # it.
         with self.assertRaisesRegex(ReleaseError, "licence text of `alone` is missing; add it as dist/licences/alone.txt"):
             inventory.with_standard_texts([part("other"), part("alone", texts=())])
 

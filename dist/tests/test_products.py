@@ -1,4 +1,4 @@
-"""The contents of products: interpreters, wheels and providers."""
+"""Tests of the contents of products: interpreters, wheels and providers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ for each in "$@"; do
   case $each in interpreters.zip | prepared.zip) echo "$@" >"$each" ;; esac
 done
 """
-"""A `glovebox` that writes its arguments to the bundle."""
+"""A fake `glovebox` that writes its arguments to the bundle."""
 
 
 class Products(unittest.TestCase):

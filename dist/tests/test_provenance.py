@@ -1,4 +1,4 @@
-"""The comparison of recorded interpreters with published wheels: each kind of difference is found and named."""
+"""Tests that the comparison of recorded interpreters with published wheels reports each kind of difference."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Record(unittest.TestCase):
         self.assertEqual([each.runtime for each in recorded], [each["name"] for each in manifest["runtime"]])
         for part in (part for each in recorded for part in each.parts):
             self.assertIn(part.listed[1], part.source or part.listed[1])
-            # SQLite's marker is the identifier of a release.
+            # SQLite's marker is the source ID of a release, which does not contain the version.
             self.assertTrue(part.name == "SQLite" or part.version in (part.marker or part.version), part.name)
 
     def test_page_names_the_review_and_the_versions(self) -> None:

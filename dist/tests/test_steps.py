@@ -1,4 +1,4 @@
-"""The extraction of examples from pages, and the comparison of outputs."""
+"""Tests of the extraction of examples from pages, and of the comparison of outputs."""
 
 from __future__ import annotations
 
