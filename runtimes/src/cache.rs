@@ -82,7 +82,7 @@ pub struct CacheDir {
     seals: Option<Seals>,
 }
 
-/// A lock that excludes other holders, in this and other processes. It is released on drop and when the process ends.
+/// A lock that excludes other holders, in this and other processes. Released on drop and when the process ends.
 #[derive(Debug)]
 pub struct CacheLock(#[expect(dead_code, reason = "dropping the field releases the lock")] FileLock);
 
@@ -461,8 +461,8 @@ impl ClaimedEntry<'_> {
     }
 }
 
-/// Groups a directory's records and code by key, for all keys or only one. Includes records of other versions, and code
-/// that a killed process left without a record.
+/// Groups a directory's records and code by key, for all keys or only for the key `only`. Includes records of other
+/// versions, and code that a killed process left without a record.
 fn groups(store_dir: &StoreDir<'_>, only: Option<&str>) -> Result<BTreeMap<String, Group>, CacheError> {
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     for name in store_dir.dir.names()? {

@@ -173,7 +173,7 @@ impl fmt::Display for FetchFailure {
     }
 }
 
-/// The error after all sources of a file have failed.
+/// The error if all sources of a file fail.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot fetch {}`{name}`:{}\n{advice}, or place the file manually at `{}` (sha256 {sha256}){}",
     if *is_runtime { "runtime " } else { "" }, listed(failures), escaped(path),

@@ -1,5 +1,5 @@
-//! Guarded directories, which no guest can access. The most important one is the cache: loading a prepared image runs
-//! its code.
+//! Guarded directories, which no guest can access. The most important guarded directory is the cache, because loading a
+//! prepared image runs its code.
 //!
 //! The list belongs to the process, not to an engine. A mount in one engine must not reach another engine's cache, or a
 //! session store that is opened later. Before giving a guest a host directory, call [`overlaps`]. Repeat the call when
@@ -10,8 +10,8 @@
 //! recognizes a guarded directory without examining its ancestors. This detects a guarded directory that was moved or
 //! bind-mounted into a mounted directory.
 //!
-//! A bind mount of a directory *inside* a guarded one is not detected, unless this process has opened that inner
-//! directory. Creating such a mount requires administrator rights or a private mount namespace.
+//! The check does not detect a bind mount of a directory *inside* a guarded directory, unless this process has opened
+//! the inner directory. Creating such a mount requires administrator rights or a private mount namespace.
 
 use std::fmt;
 use std::io;

@@ -64,8 +64,8 @@ impl HostProgram {
     /// Downloads the program with npm or pip if it is missing. Returns its path below the cache directory. Several
     /// processes can call this method concurrently.
     ///
-    /// Does not use the network if the file exists. An existing file's owner, mode and length are checked; its contents
-    /// were verified when it was downloaded.
+    /// Does not use the network if the file exists. Checks the owner, mode and length of an existing file, whose
+    /// contents were verified when it was downloaded.
     ///
     /// # Errors
     /// Fails if the download fails or is cancelled, or if the existing file does not have the expected length or is not

@@ -16,10 +16,10 @@
 //! * [`CacheDir`] is the directory that stores the binaries. Only its owner can write to it.
 //! * [`Runtimes`] downloads each binary once, and verifies its digest at every read.
 //! * [`rewrite`] adds exports to a module and replaces its initial state with a booted instance's state.
-//! * [`PreparedStore`] stores compiled results atomically, and [`Runtimes::evict`] removes old ones.
+//! * [`PreparedStore`] stores compiled results atomically, and [`Runtimes::evict`] removes old results.
 //! * [`Runtimes::write_prepared`] writes compiled results to a zip file for other machines.
 //!
-//! The crate uses no WebAssembly engine; its callers boot and compile the modules.
+//! The crate does not use a WebAssembly engine. Its callers boot and compile the modules.
 //!
 //! The crate does not protect against code that runs as the same user, which can write to the cache. It does not
 //! protect against a processor, kernel or disk that changes bytes between two checks. The full digest of a binary is

@@ -373,7 +373,7 @@ impl StoreDir<'_> {
         Ok(Some(Artefact { aot, aot_path, aot_bytes: bytes, record, is_new: false, aot_sha256 }))
     }
 
-    /// Returns `true` if the code is unchanged since it was written with this record; see `seal.rs`. Renews the seal
+    /// Returns `true` if the code is unchanged since it was written with this record (see `seal.rs`). Renews the seal
     /// after hashing the code.
     fn is_sealed(&self, stored: &SerializedRecord, record: Digest, aot: &mut File) -> Result<bool, PreparedError> {
         let Some(seals) = self.seals else { return Ok(true) };

@@ -89,8 +89,8 @@ fn entry_name(kind: CacheKind, file: &str) -> String {
 }
 
 impl Runtimes {
-    /// Writes a prepared bundle with these artefacts, except those that the prepared bundle `without` contains. Returns
-    /// the size in bytes.
+    /// Writes a prepared bundle with these artefacts, except artefacts in the prepared bundle `without`. Returns the
+    /// size in bytes.
     ///
     /// # Errors
     /// Fails if an artefact cannot be read, if the bundle cannot be written, or if `without` cannot be read.

@@ -34,7 +34,7 @@ pub struct Binary {
     pub sha256: Digest,
     /// The path of the file.
     pub path: PathBuf,
-    /// The manifest entry with this digest, if there is one.
+    /// The manifest entry with this digest, if it exists.
     pub entry: Option<RuntimeEntry>,
     /// The recipe for preparing the binary. A binary without a recipe runs as a plain command.
     pub recipe: Option<Recipe>,
@@ -112,7 +112,7 @@ impl Runtimes {
         self.compiled(CacheKind::Modules)
     }
 
-    /// Returns the compiled components in the cache. They belong to the user and are separate from the images.
+    /// Returns the compiled components in the cache. Components belong to the user and are separate from the images.
     pub fn components(&self) -> PreparedStore<'_> {
         self.compiled(CacheKind::Components)
     }

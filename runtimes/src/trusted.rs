@@ -68,7 +68,7 @@ impl TrustedDir {
         Ok(Self { path, handle, guard })
     }
 
-    /// Opens or creates a directory inside this one.
+    /// Opens or creates a directory inside this directory.
     ///
     /// # Errors
     /// Fails like [`open`](Self::open).
@@ -208,8 +208,8 @@ impl TrustedDir {
         Ok(names)
     }
 
-    /// Removes temporary files and directories that killed processes left behind: unlocked ones that are at least a
-    /// minute old.
+    /// Removes temporary files and directories that killed processes left behind: entries that are unlocked and at
+    /// least a minute old.
     ///
     /// # Errors
     /// Fails if the directory cannot be read. Skips leftovers that cannot be removed.
@@ -241,7 +241,7 @@ impl TrustedDir {
     }
 }
 
-/// A temporary file. It is removed when dropped, unless [`Self::persist`] has renamed it.
+/// A temporary file. Dropping the value removes the file, unless [`Self::persist`] has renamed it.
 #[derive(Debug)]
 pub struct TempFile<'a> {
     dir: &'a TrustedDir,
@@ -307,8 +307,8 @@ impl Drop for TempFile<'_> {
     }
 }
 
-/// A lock between processes, on a separate file. It is released when dropped or when its process ends. Dropping the
-/// lock also removes its file, so that lock files do not accumulate.
+/// A lock between processes, on a separate file. The lock is released when it is dropped or its process ends. Dropping
+/// the lock also removes its file, so that lock files do not accumulate.
 ///
 /// The lock belongs to an open file, so it also excludes other threads of the same process.
 #[derive(Debug)]

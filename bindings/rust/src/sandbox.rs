@@ -131,9 +131,8 @@ impl Sandbox {
     ///
     /// # Errors
     /// Same as [`session`](Self::session). Also [`Error::InvalidArgument`] if the context is not JSON or a tool is
-    /// invalid, [`Error::StdinTooLarge`] if the context exceeds `limits.stdin-bytes`, [`Error::Variable`] if the guest
-    /// cannot store the context, and [`Error::Unsupported`] if there are tools and the provider cannot suspend a
-    /// script.
+    /// invalid. [`Error::StdinTooLarge`] if the context exceeds `limits.stdin-bytes`. [`Error::Variable`] if the guest
+    /// cannot store the context. [`Error::Unsupported`] if there are tools and the provider cannot suspend a script.
     pub fn open_session(&self, options: &SessionOptions) -> Result<Session, Error> {
         Ok(Session { raw: raw::Session::open(&self.runtime, &self.policy, options)? })
     }

@@ -96,7 +96,7 @@ impl CustomImage {
     /// Returns the runtime entry for the image.
     ///
     /// # Errors
-    /// Fails if the manifest's interpreter is missing, or differs from the one that the image was made for.
+    /// Fails if the manifest's interpreter is missing, or differs from the interpreter that the image was made for.
     pub fn entry(&self, manifest: &Manifest) -> Result<RuntimeEntry, CustomImageError> {
         let ImageDefinition { name, runtime, runtime_sha256, steps, .. } = &self.definition;
         let base = manifest.runtimes().iter().find(|entry| entry.image.is_none() && entry.name == *runtime);
@@ -292,7 +292,7 @@ fn read_definition(file: impl Read) -> io::Result<ImageDefinition> {
     definition_of(entries.next())
 }
 
-/// Reads an image and verifies the digests of its inputs. Passes each wheel to `check` before reading the next one.
+/// Reads an image and verifies the digests of its inputs. Passes each wheel to `check` before reading the next wheel.
 fn read_archive(
     file: impl Read,
     mut check: impl FnMut(&str, &[u8]) -> io::Result<()>,

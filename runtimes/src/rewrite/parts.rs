@@ -60,7 +60,7 @@ const STUB_FUEL: u32 = 10;
 /// Does not validate the part, because the compiler validates it.
 ///
 /// # Errors
-/// Returns [`RewriteError::Unsupported`] if the code's table is not one that a linker generates, and
+/// Returns [`RewriteError::Unsupported`] if the code's table differs from the tables that linkers generate. Returns
 /// [`RewriteError::NoFunctions`] if `parts` lists a function that the module does not have.
 pub fn part_of(code: &[u8], parts: &[CodePart], number: usize) -> Result<Vec<u8>, RewriteError> {
     let code = Code::read(code)?;
@@ -212,7 +212,7 @@ impl<'a> Code<'a> {
         Ok(self.sections.rebuild(changed))
     }
 
-    /// Returns the base's exports. `indices` maps the functions' old indices to their new ones.
+    /// Returns the base's exports. `indices` maps the functions' old indices to their new indices.
     fn exports(&self, owners: &Owners, indices: &BTreeMap<u32, u32>) -> Result<ExportSection, RewriteError> {
         let mut exports = Exports::of(&self.sections)?;
         for function in self.called_later(owners, BASE) {

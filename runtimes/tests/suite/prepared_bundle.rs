@@ -50,7 +50,7 @@ fn prepared_bundle_replaces_the_compiler() {
     write_prepared(&from, Some(&all), "rest.zip");
     assert_eq!(first_byte(&[&from.path("rest.zip")], images, &key()), 0, "the other bundle contains the image");
 
-    // Whichever byte of the bundle is damaged, the image is either unchanged or built.
+    // If any byte of the bundle is damaged, the image is either unchanged or built again.
     let whole = fs::read(&all).unwrap();
     let damaged = from.path("damaged.zip");
     for at in (0..whole.len()).step_by(7) {

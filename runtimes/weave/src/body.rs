@@ -134,8 +134,8 @@ struct Writer<'w> {
     /// `true` if a generated block contains the function's code, so that branches to the function's end reach the code
     /// after the block.
     is_wrapped: bool,
-    /// `true` if a second generated block around the first one receives the unwinding exception, so that the code after
-    /// it rethrows the exception.
+    /// `true` if a second generated block around the first block receives the unwinding exception, so that the code
+    /// after the second block rethrows the exception.
     rethrows: bool,
     /// `true` if the function contains a clause that catches exceptions.
     catches: bool,

@@ -6,7 +6,7 @@
 //! exceeds the budget unwinds the guest. A function that cannot recurse is on the stack at most once, so its usage is
 //! subtracted in advance.
 //!
-//! The estimate assumes a compiler that spills everything: every local and every operand has a slot of 8 bytes in the
+//! The estimate assumes a compiler that spills everything. Every local and every operand has a slot of 8 bytes in the
 //! frame, and each frame has a fixed overhead. V8's Liftoff spills everything, whereas Cranelift also uses registers.
 
 use wasmparser::Operator;

@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Block,
     /// A loop. Its label is at its beginning.
     Loop,
-    /// An `if` before its `else`, or without one.
+    /// An `if` before its `else`, or without an `else`.
     If,
     Else,
 }

@@ -1,9 +1,9 @@
 //! Sessions that outlive their process: live sessions in memory, hibernated sessions in a store.
 //!
-//! * [`sessions`]: opens, lists and removes sessions; saves and hibernates live sessions.
-//! * [`slot`]: the state of one session; resumes and hibernates it.
-//! * [`slots`]: the slots of all live sessions, handles to sessions, and the eviction of idle sessions.
-//! * [`storage`]: the store, the policy and the sandboxes; forks, exports and imports of sessions.
+//! * [`sessions`]: opens, lists, removes, saves and hibernates sessions.
+//! * [`slot`]: resumes, saves and hibernates one session.
+//! * [`slots`]: contains the slots of all live sessions and the handles to sessions. Evicts idle sessions.
+//! * [`storage`]: contains the store, the policy and the sandboxes. Forks, exports and imports sessions.
 
 mod sessions;
 mod slot;

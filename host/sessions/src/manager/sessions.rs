@@ -52,8 +52,8 @@ pub struct SessionsBuilder(Storage);
 
 impl SessionsBuilder {
     /// Adds a sandbox in which sessions run. Call this method once for each runtime and policy. If several sandboxes
-    /// have the same language, a new session runs in the first one. Listing, exporting, importing, deleting and pruning
-    /// do not require a sandbox.
+    /// have the same language, a new session runs in the first of them. Listing, exporting, importing, deleting and
+    /// pruning do not require a sandbox.
     pub fn sandbox(self, sandbox: Sandbox) -> Self {
         self.0.sandboxes.write().push(sandbox);
         self
@@ -80,8 +80,8 @@ impl SessionsBuilder {
 
     /// Seals every stored state with this key, and accepts only states that were sealed with the key. Default: no key.
     ///
-    /// The seal also covers the session's ID. It does not prevent a rollback: an earlier state of the same session is
-    /// as authentic as the latest state.
+    /// The seal also covers the session's ID. The seal does not prevent a rollback, because an earlier state of the
+    /// same session is as authentic as the latest state.
     pub fn key(mut self, key: SessionKey) -> Self {
         self.0.key = Some(key);
         self
@@ -480,8 +480,7 @@ pub struct StorePolicy {
     /// Maximum time to wait for a session that another process has locked, or until fewer than `live_count` sessions
     /// are live, in milliseconds.
     ///
-    /// Default: 0. Even then, a lock is awaited for up to 50 ms, because other processes lock a session briefly to
-    /// inspect it.
+    /// Default: 0. The minimum wait for a lock is 50 ms, because other processes lock a session briefly to inspect it.
     pub lock_wait_ms: u64,
 }
 

@@ -151,7 +151,7 @@ impl Drop for SlotRef {
 enum Eviction {
     /// A permit is free, because a session was hibernated or had ended.
     Freed,
-    /// No session is idle, but one is being hibernated or resumed.
+    /// No session is idle, but a session is being hibernated or resumed.
     Moving,
     /// All live sessions are in use.
     InUse,
@@ -317,7 +317,8 @@ impl ActiveSession {
                 Err(SessionsError::Unsaved { id, execution, source })
             }
             (Err(error), Err(source)) => {
-                // Both failed: return the error that contains the execution, and log the error from saving.
+                // The execution and the save both failed. Return the error that contains the execution, and log the
+                // other error.
                 let id = id.as_str();
                 tracing::warn!(target: "glovebox", session_id = id, %error, "a session could not be saved");
                 Err(source.into())

@@ -86,7 +86,7 @@ impl fmt::Debug for Storage {
 }
 
 impl Storage {
-    /// Returns `true` if the store has the session, even a damaged one.
+    /// Returns `true` if the store has the session, even if it is damaged.
     pub(super) fn is_stored(&self, id: &SessionId) -> Result<bool, SessionsError> {
         match block_on(self.store.record(id)) {
             Ok(record) => Ok(record.is_some()),
@@ -143,7 +143,7 @@ impl Storage {
         let Some(make) = &self.make_sandbox else { return Ok(None) };
         let sandbox = make(language, runtime)?;
         let mut sandboxes = self.sandboxes.write();
-        // If two threads created the same sandbox, or one sandbox has two names, keep the first sandbox.
+        // If two threads created the same sandbox, or a sandbox has two names, keep the first sandbox.
         match sandboxes.iter().find(|other| other.runtime_name() == sandbox.runtime_name()) {
             Some(other) => Ok(Some(other.clone())),
             None => {
@@ -212,7 +212,7 @@ impl Storage {
 
 impl Sessions {
     /// Forks a session. The fork starts with copies of the session's variables, functions and files. Later changes to
-    /// one of the sessions do not affect the other one. The fork is immediately written to the store.
+    /// one session do not affect the other session. The fork is immediately written to the store.
     ///
     /// # Errors
     /// [`SessionsError::NotFound`] if there is no session `id`. [`SessionsError::Exists`] if there is a session `fork`.

@@ -30,17 +30,17 @@ const LOCK_PREFIX: &str = ".lock-";
 /// A store that keeps each session as a file `ID.session` in a directory. The file begins with two lines of text: a
 /// header, and the record as JSON.
 ///
-/// The directory is private to the user, like the cache. It is created with mode 0700, and rejected if another user
-/// owns it or can write to it. Links in the directory are not followed. A state is written to a new file, synced and
-/// renamed, so a killed writer leaves the earlier state intact. Each lock is a `flock` on a separate file, and ends
+/// The directory is private to the user, like the cache. A new directory has mode 0700. A directory that another user
+/// owns or can write to is rejected. Links in the directory are not followed. A state is written to a new file, synced
+/// and renamed, so a killed writer leaves the earlier state intact. Each lock is a `flock` on a separate file, and ends
 /// with the process that holds it.
 ///
 /// Each file contains the version of its write: 128 random bits. A writer compares the version in the file with the
-/// [expected](Expected) version, and then renames its new file over the old one. The lock makes the two steps atomic.
+/// [expected](Expected) version, and then renames its new file over the old file. The lock makes the two steps atomic.
 ///
 /// A lock is lost only if its file is removed, or if `flock` on the file system does not exclude other machines. Even
-/// then, a writer detects a write that has completed. But two writers that compare versions at the same moment can both
-/// succeed, and the later write remains. All I/O happens on the thread that polls the future.
+/// then, a writer detects a write that has completed. However, two writers that compare versions at the same moment can
+/// both succeed, and the later write remains. All I/O happens on the thread that polls the future.
 #[derive(Debug)]
 pub struct DirectoryStore {
     dir: Arc<TrustedDir>,

@@ -1,5 +1,5 @@
-//! Generates the code for the added functions and the wrappers around existing ones. The comments on generators
-//! describe the generated functions.
+//! Generates the code for the added functions and for the wrappers around existing functions. The comments on
+//! generators describe the generated functions.
 
 use wasm_encoder::{BlockType, Function, InstructionSink, ValType};
 
@@ -119,8 +119,8 @@ impl Context<'_> {
         self.functions.get(name)
     }
 
-    /// Returns the code to insert before the check of a format. It converts the buffer if necessary, and replaces the
-    /// format with the format of the converted buffer.
+    /// Returns the code to insert before the check of a format. The code converts the buffer if necessary, and replaces
+    /// the format with the format of the converted buffer.
     pub(super) fn format_prefix(&self) -> Result<Vec<u8>, RewriteError> {
         let mut code = Vec::new();
         InstructionSink::new(&mut code).local_get(0).local_get(1).call(self.call("converted_format")?).local_set(1);

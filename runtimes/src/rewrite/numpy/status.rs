@@ -28,7 +28,7 @@ const ERROR_MASK: u64 = 20;
 /// numpy's default setting: warnings for divisions by zero, overflows and invalid values. Underflow is ignored.
 const DEFAULT_MASK: i32 = 1 | 1 << 3 | 1 << 9;
 
-// The properties of a loop, with one or two bits each.
+// The properties of a loop, one bit each.
 const TWO_INPUTS: i32 = 1;
 const DOUBLE: i32 = 2;
 /// The loop is slow, so all elements are checked even in the default setting.

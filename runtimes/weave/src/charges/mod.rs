@@ -3,9 +3,9 @@
 //! The charged amount must be exact only where the counter is read: at checks, at calls and where the function returns.
 //! The function is split into *segments* at these positions, and wherever control flow splits or merges. A segment that
 //! is entered runs to its end. Between two reads, the counter may be ahead of the executed operators by any amount, if
-//! all paths to a position agree on this amount, the position's *potential*. A segment charges its cost, plus the
-//! potential at its end, minus the potential at its start. The total charge from one read to the next is therefore the
-//! same for any choice of potentials.
+//! all paths to a position agree on the amount. This amount is the position's *potential*. A segment charges its cost,
+//! plus the potential at its end, minus the potential at its start. The total charge from one read to the next is
+//! therefore the same for any choice of potentials.
 //!
 //! Potentials are chosen backwards from the function's end, so that most segments charge nothing. The potential of a
 //! label is the amount that the code after the label would otherwise charge. This choice moves charges backwards along
@@ -400,7 +400,7 @@ impl Planner {
         }
     }
 
-    /// Merges two labels into the older one, so that no label replaces [`EXACT`].
+    /// Merges two labels into the older label, so that no label replaces [`EXACT`].
     fn share(&mut self, one: Label, other: Label) {
         let (one, other) = (self.oldest(one), self.oldest(other));
         if let Some(same) = self.same.get_mut(one.max(other)) {

@@ -81,7 +81,7 @@ impl Reader<'_> {
         let next = self.values.block();
         for _ in 0..blocks {
             let way = self.values.block();
-            // The order matters: Cranelift queries predecessors in declaration order.
+            // The order matters, because Cranelift queries predecessors in declaration order.
             self.values.jump(self.at, way);
             self.values.jump(self.at, next);
             self.values.seal(way);

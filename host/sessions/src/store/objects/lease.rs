@@ -85,8 +85,8 @@ impl Lease {
         lasts: Duration,
         id: &SessionId,
     ) -> Result<Option<Self>, StoreError> {
-        // Check for a runtime before acquiring the lease, because no thread could renew or release the lease without
-        // one.
+        // Check for a runtime before acquiring the lease, because no thread could renew or release the lease without a
+        // runtime.
         let Some(handle) = background.handle() else { return Ok(None) };
         let log = LeaseLog::new(bucket, lasts, id);
         let Some(number) = log.take(clock).await? else { return Ok(None) };
@@ -143,7 +143,8 @@ impl LeaseLog {
         Ok(Some(number))
     }
 
-    /// Creates the entry `number` and returns the number. Returns `None` if this entry or a higher one already exists.
+    /// Creates the entry `number` and returns the number. Returns `None` if this entry or a higher entry already
+    /// exists.
     async fn create_highest(&self, number: u64) -> Result<Option<u64>, StoreError> {
         if !self.create(number).await? {
             return Ok(None);

@@ -219,8 +219,8 @@ impl Log<'_> {
         }
     }
 
-    /// Deletes all entries except the last one. Deletes each entry after its state, because only the entry contains the
-    /// name of the state. The next writer retries failed deletions.
+    /// Deletes all entries except the last entry. Deletes each entry after its state, because only the entry contains
+    /// the name of the state. The next writer retries failed deletions.
     async fn delete_below(self, entries: &[(u64, ListedObject)], known: Option<&Head>) {
         let Some((_, below)) = entries.split_last() else { return };
         for (number, listed) in below {

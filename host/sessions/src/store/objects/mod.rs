@@ -52,8 +52,8 @@ const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 ///
 /// The store must let only one creator of a name succeed, and reads must reflect every acknowledged operation.
 /// [`open`](Self::open) tests this. Each session has a short log of its writes, and each write has a unique version. Of
-/// two writers with the same base, one is accepted and the other is [fenced](StoreError::Fenced), even if it was frozen
-/// for a long time.
+/// two writers with the same base, one writer is accepted, and the other is [fenced](StoreError::Fenced), even after it
+/// was frozen for a long time.
 ///
 /// A lock is a lease of 15 s, which its holder renews. If the holder is killed, the lease expires. Leases only prevent
 /// wasted work, because the log keeps writes consistent without them.
