@@ -19,7 +19,7 @@ use crate::rewrite::MutableGlobal;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyParts {
-    /// Readable label, such as `python-3.12.0`. File names begin with the label.
+    /// The readable label, such as `python-3.12.0`. File names begin with the label.
     pub label: String,
     /// The digest of the runtime's binary.
     pub runtime: Digest,

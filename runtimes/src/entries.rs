@@ -336,7 +336,7 @@ pub enum Callback {
 pub enum FunctionId {
     /// The name in the `name` section.
     Name(String),
-    /// Function index, for binaries without a `name` section.
+    /// The function index, for binaries without a `name` section.
     Index(u32),
 }
 

@@ -85,7 +85,7 @@ pub(crate) enum FatalFetchError {
 }
 
 impl FatalFetchError {
-    /// Converts the error to the error of fetching a runtime, a tool or a program.
+    /// Converts the error to a [`RuntimeError`] about the runtime, tool or program `name`.
     pub(crate) fn fetching(self, name: &str) -> RuntimeError {
         match self {
             Self::Cancelled => RuntimeError::Cancelled(name.to_owned()),

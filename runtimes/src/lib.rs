@@ -21,7 +21,7 @@
 //!
 //! The crate does not use a WebAssembly engine. Its callers boot and compile the modules.
 //!
-//! The crate does not protect against code that runs as the same user, which can write to the cache. It does not
+//! The crate does not protect against code that runs as the same user, which can write to the cache. It also does not
 //! protect against a processor, kernel or disk that changes bytes between two checks. The full digest of a binary is
 //! checked when the binary is downloaded and at every read. The digest of compiled code is checked on request. On load,
 //! it is checked only if the file has changed since its last check, which is recorded outside the cache. The crate

@@ -47,11 +47,11 @@ const RETURN: [&str; 29] = [
     "pthread_setspecific",
 ];
 
-/// The function that all waits for another thread call. It traps.
+/// The function that implements all waits for another thread. It traps.
 const TRAP: &str = "__wasilibc_futex_wait";
 
 /// Functions that trap instead of waiting for another thread. For Python's locks, queues and joins, `boot/threads.py`
-/// raises an error or sleeps until the timeout, so that these functions are not called.
+/// raises an error, or sleeps until the timeout, before Python calls one of these functions.
 const WAIT: [&str; 8] = [
     "__pthread_cond_timedwait",
     "__pthread_mutex_lock",

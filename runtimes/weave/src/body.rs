@@ -11,7 +11,7 @@
 //! * **Exceptions**: an exception unwinds a woven guest, and no `catch_all` of the guest may intercept it. Each
 //!   `try_table` that catches everything therefore begins with an added clause, which passes the unwinding exception to
 //!   the function's end, where it is rethrown. Both counters are reloaded where exceptions [land](crate::reach).
-//! * **`unreachable`**: an unwind precedes the operator, so that it ends only the call into the guest.
+//! * **`unreachable`**: a call that unwinds the guest precedes the operator, so that only the call into the guest ends.
 //! * **Memory**: the replacements of `memory.size` and `memory.grow` use the virtual memory size.
 
 use std::borrow::Cow;

@@ -146,8 +146,8 @@ type Signature = (Vec<ValType>, Vec<ValType>);
 
 /// The sections of the woven module.
 ///
-/// In each index space, the items of the input modules precede generated items, module by module. Callers that add
-/// items themselves must use this order, except for functions and memories, whose order they choose.
+/// Each index space contains the items of the input modules, module by module, followed by generated items. Callers
+/// that add items themselves must use this order, except for functions and memories, whose order they choose.
 #[derive(Default)]
 pub(crate) struct Assembly {
     pub(crate) types: TypeSection,

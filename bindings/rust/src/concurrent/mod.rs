@@ -2,8 +2,8 @@
 //! release.
 //!
 //! A component can make several calls at the same time. Dropping a call that has not returned cancels its script. The
-//! component needs an asynchronous export, and a host that provides `glovebox:sandbox@0.3.0`, such as `glovebox
-//! run-component`.
+//! component needs an asynchronous export, and a host that provides `glovebox:sandbox@0.3.0`, such as
+//! `glovebox run-component`.
 //!
 //! ```no_run
 //! use glovebox_guest::{Error, Execution, Sandbox, concurrent::join_all};

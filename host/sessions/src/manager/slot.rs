@@ -28,7 +28,7 @@ pub(super) const HIBERNATING_MS: u64 = 1_000;
 #[derive(Debug)]
 pub(super) struct SessionSlot {
     pub(super) id: SessionId,
-    /// A mutex that no thread holds while it waits for a change or a lock, or writes a session.
+    /// The state. Threads unlock this mutex before they wait for a change or a lock, or write a session.
     state: Mutex<SlotState>,
 }
 

@@ -234,9 +234,9 @@ impl Sessions {
     /// Returns a session in the format of [`Session::hibernate`](glovebox::Session::hibernate). If these sessions have
     /// a key, the session is sealed with it.
     ///
-    /// Saves a session that is live in this process first. If the store is full, returns the current state without
-    /// saving it. Any other session is read from the store, which requires no sandbox, and no memory for resuming the
-    /// session.
+    /// If the session is live in this process, it is saved first. If the store is then full, its current state is
+    /// returned unsaved. Any other session is read from the store, without a sandbox, and without memory for resuming
+    /// the session.
     ///
     /// # Errors
     /// [`SessionsError::NotFound`] if there is no such session. [`SessionsError::Resume`] if its seal is wrong. Also

@@ -74,8 +74,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Like [`get`](Self::get), but without the state.
     async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError>;
 
-    /// Returns a page of sessions, sorted by ID. The page includes damaged sessions, with the damage. Use [`Pages`] to
-    /// iterate over all pages.
+    /// Returns a page of sessions, sorted by ID. The page includes damaged sessions, with a description of the damage.
+    /// Use [`Pages`] to iterate over all pages.
     async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError>;
 
     /// Counts the sessions, including damaged ones, up to `max`. A store that can count sessions without reading

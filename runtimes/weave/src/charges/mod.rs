@@ -70,9 +70,9 @@ pub(crate) struct OperatorCharge {
 pub(crate) enum FuelCheck {
     #[default]
     No,
-    /// Check the remaining fuel.
+    /// Checks the remaining fuel.
     Check,
-    /// Charge the number on top of the stack, then check the remaining fuel.
+    /// Charges the number on top of the stack, and then checks the remaining fuel.
     CheckLength,
 }
 
