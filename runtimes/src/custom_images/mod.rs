@@ -1,4 +1,4 @@
-//! Custom images: interpreters in the state after a setup has run. A file in a user directory describes each image.
+//! Custom images: the memory of interpreters in which a setup has run. A file in a user directory describes each image.
 //!
 //! The file contains the inputs for building the image. The built image is stored in the cache, and is rebuilt if it is
 //! missing. The file contains no native code, so an untrusted file cannot run code outside the sandbox.

@@ -23,7 +23,7 @@ pub struct SessionRecord {
     pub runtime: String,
     /// The version of the interpreter.
     pub version: Option<String>,
-    /// The hash of the prepared image that the state belongs to.
+    /// The digest of the prepared image that the state belongs to.
     pub image_sha256: String,
     /// The number of executions so far.
     pub executions: u64,
