@@ -118,9 +118,9 @@ conversions! {
 
 impl error::Error for Error {}
 
-/// Converts errors for readers and writers. File errors become `NotFound`, `AlreadyExists`, `InvalidInput` or
-/// `StorageFull` if one of these kinds corresponds. [`Error::QuotaExceeded`] becomes `StorageFull`, and every other
-/// error becomes `Other`.
+/// Converts errors for readers and writers. A file error becomes the corresponding kind among `NotFound`,
+/// `AlreadyExists`, `InvalidInput` and `StorageFull`. [`Error::QuotaExceeded`] becomes `StorageFull`. All other errors
+/// become `Other`.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {
