@@ -55,7 +55,8 @@ pub(crate) struct Fuel {
 /// Indices for metering call depth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
-    /// The index of the `i64` global with the remaining native stack in bytes.
+    /// The index of the `i64` global with the remaining native stack in bytes. The type allows one test of its bitwise
+    /// OR with the fuel counter.
     pub(crate) global: u32,
     /// The index of the function that unwinds the guest when calls are too deep.
     pub(crate) overflow: u32,

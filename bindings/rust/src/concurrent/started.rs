@@ -28,8 +28,8 @@ pub struct Started {
 }
 
 impl Started {
-    /// Opens a stream of the script's standard output. Each stream begins with the first byte of the output, and ends
-    /// when the execution has ended. An unread stream does not stop the script.
+    /// Opens a stream of the script's standard output. Each call to this method opens a new stream, which begins with
+    /// the first byte of the output and ends when the execution has ended. An unread stream does not stop the script.
     ///
     /// # Errors
     /// [`Error::QuotaExceeded`] if there are too many handles. Each open stream counts as a handle.
@@ -45,9 +45,9 @@ impl Started {
         Ok(self.raw.stderr()?)
     }
 
-    /// Opens a stream of the script's calls to the component's tools. Each stream begins with all unanswered calls, and
-    /// ends when the execution has ended. A call appears in the stream as soon as the script makes it, even if the
-    /// script does not wait for the answer.
+    /// Opens a stream of the script's calls to the component's tools. Each call to this method opens a new stream,
+    /// which begins with all unanswered calls and ends when the execution has ended. A call appears in the stream as
+    /// soon as the script makes it, even if the script does not wait for the answer.
     ///
     /// # Errors
     /// Same as [`stdout`](Self::stdout).

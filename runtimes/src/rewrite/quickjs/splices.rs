@@ -84,7 +84,7 @@ pub(super) const SPLICES: &[Splice] = &[
         "41 7f 21 04 20 00 10 {next_token} 0d 03 20 00 41 01 10 {js_parse_assign_expr2}",
         "41 7f 21 04 20 02 41 00 36 02 70 20 00 10 {next_token} 0d 03 20 00 41 01 10 {js_parse_assign_expr2}",
     ),
-    // Records the position of a destructuring pattern before the pattern's code.
+    // Records the position of a destructuring pattern before the pattern's code, because the value's code follows it.
     Splice::new(
         PATTERN_PARSER,
         "41 c0 00 6b 22 07 24 80 80 80 80 00",
