@@ -48,7 +48,7 @@ class Part:
 
 
 def licence_texts(names: Iterable[str]) -> list[str]:
-    """Returns the paths whose names are usual for licences."""
+    """Returns the paths of licence files, which have one of the usual names."""
     prefixes = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE", "COPYRIGHT")
     code = (".rs", ".py", ".pyc")
     return sorted(each for each in names if each.rpartition("/")[2].upper().startswith(prefixes) and not each.endswith(code))
