@@ -1,4 +1,5 @@
-"""Runs untrusted Python and JavaScript in WebAssembly, in well under a millisecond, with enforced limits.
+"""Runs untrusted Python and JavaScript in WebAssembly with enforced limits. A fresh interpreter starts in well under a
+millisecond.
 
 >>> from glovebox_sandbox import Sandbox
 >>> with Sandbox("python") as box:
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from .types import Limits
     from .waiting import WaitingCall, WaitingRun
 else:
-    # Importing all modules takes longer than 30 ms, so each is imported when one of its names is first used.
+    # Importing all modules takes over 30 ms, so a module is imported when one of its names is first used.
     _MODULES = {
         "_backend": "Mount",
         "aio": "AsyncSandbox AsyncSession AsyncWaitingRun",

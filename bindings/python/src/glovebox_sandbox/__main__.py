@@ -10,7 +10,7 @@ from . import _native_backend
 
 
 def main() -> int:
-    """Runs the command line, with the interpreters from the package."""
+    """Runs the `glovebox` command with the interpreters from the installed packages."""
     if not _native_backend.is_here():
         print("glovebox: the command requires a native module; this package has none for this platform", file=sys.stderr)
         return 125

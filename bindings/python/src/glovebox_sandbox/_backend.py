@@ -1,4 +1,4 @@
-"""The interface of backends, on which `Sandbox` and `Session` are built. Values cross it as text, bytes and JSON."""
+"""The backend interface, on which `Sandbox` and `Session` are built. Script values are text, bytes or JSON."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Listener: TypeAlias = "Callable[[bool, bytes], None]"
 """Receives output: `True` for standard error, and the data."""
 
 Input: TypeAlias = "tuple[str, str | None, str | None, bytes | None, str | None, int | None, Listener | None, Any]"
-"""Source, name, kind of source, standard input, context as JSON text, milliseconds until the execution is cancelled,
-output listener, token."""
+"""The input of an execution: source, name, kind of source, standard input, context as JSON text, milliseconds until the
+execution is cancelled, output listener, and cancellation token."""
 
 SuspendedInput: TypeAlias = "tuple[bytes, int | None, bool, Any]"
-"""The bytes of a suspended execution, milliseconds until the execution is cancelled, `True` if an output listener is
-passed to `Started.advance`, token."""
+"""The input for resuming a suspended execution: its bytes, milliseconds until it is cancelled, `True` if
+`Started.advance` receives an output listener, and cancellation token."""
 
 Call: TypeAlias = "tuple[int, str, str]"
 """A waiting tool call: ID, name of the tool, and arguments as JSON text."""
@@ -33,7 +33,7 @@ Call: TypeAlias = "tuple[int, str, str]"
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A host directory that scripts can see."""
+    """A host directory that scripts can access."""
 
     host: str | os.PathLike[str]
     """The path of the directory."""
@@ -43,7 +43,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The permissions of a sandbox's scripts, type-checked."""
+    """The type-checked options of a sandbox: the permissions and inputs of its scripts."""
 
     limits: Limits
     workspace: str | None
@@ -83,7 +83,7 @@ class BackendExecution(Protocol):
     @property
     def displays(self) -> list[tuple[bool, list[tuple[str, bytes]]]]: ...
     def json(self) -> str:
-        """The whole result in the format of `glovebox run --json`, without displays, which may be large."""
+        """Returns the result in the format of `glovebox run --json`, without displays, which may be large."""
 
     def list_files(self, pattern: str) -> list[Entry]: ...
     def read_file(self, path: str) -> bytes: ...
@@ -113,7 +113,7 @@ class BackendSession(Protocol):
 
 
 class Backend(Protocol):
-    """A sandbox of a backend."""
+    """A backend's sandbox."""
 
     @property
     def language(self) -> str: ...
@@ -134,7 +134,7 @@ class Started(Protocol):
         self, answers: list[tuple[int, AnswerKind, str]], listener: Listener | None
     ) -> tuple[BackendExecution | None, list[Call]]:
         """Passes answers to the script, and waits until it ends or needs more answers. Returns the execution or the
-        waiting calls. Calls `listener`, if the input announced one, with the output since the last step."""
+        waiting calls. Calls `listener` with the output since the last step if the input asked for a listener."""
 
     def suspend(self) -> bytes: ...
     def output(self, is_stderr: bool) -> bytes: ...
@@ -142,7 +142,7 @@ class Started(Protocol):
 
 @runtime_checkable
 class SuspendingSession(Protocol):
-    """A session or a sandbox of a backend that can suspend executions."""
+    """A session or sandbox whose backend can suspend executions."""
 
     def start(self, input: Input) -> Started:
         """Starts a script. Its output listener is passed to `Started.advance`."""
@@ -152,7 +152,7 @@ class SuspendingSession(Protocol):
 
 @runtime_checkable
 class SuspendingBackend(SuspendingSession, Protocol):
-    """A sandbox of a backend that can suspend executions."""
+    """A sandbox whose backend can suspend executions."""
 
     def suspended_calls(self, state: bytes) -> list[Call]: ...
     def resume_suspended_session(self, state: bytes, id: str | None) -> BackendSession: ...

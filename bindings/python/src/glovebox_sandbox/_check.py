@@ -35,7 +35,7 @@ def encoded(name: str, text: str) -> bytes:
 
 
 def whole(name: str, value: object, maximum: int = 2**64 - 1) -> int:
-    """Checks for a non-negative integer."""
+    """Checks for an integer from 0 to `maximum`."""
     number = of(name, int, value)
     if not 0 <= number <= maximum:
         raise ValueError(f"{name} must be a number from 0 to {maximum}, not {number}")
@@ -57,7 +57,7 @@ def contents(name: str, value: object) -> bytes:
 
 
 def path(name: str, value: object) -> str:
-    """Accepts a path of the host."""
+    """Accepts a host path as text or as `os.PathLike`."""
     if not isinstance(value, (str, os.PathLike)):
         raise wrong(name, "str or os.PathLike", value)
     plain: object = os.fspath(value)
@@ -65,7 +65,7 @@ def path(name: str, value: object) -> str:
 
 
 def mapping(name: str, value: object, each: Callable[[str, Any], T]) -> dict[str, T]:
-    """Checks a mapping from text."""
+    """Checks for a mapping with text keys, and converts each value with `each`."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -74,7 +74,7 @@ def mapping(name: str, value: object, each: Callable[[str, Any], T]) -> dict[str
 
 
 def sequence(name: str, value: object, each: Callable[[str, Any], T]) -> list[T]:
-    """Checks for a sequence. Text is refused, because it would be a sequence of characters."""
+    """Checks for a sequence, and converts each item with `each`. Refuses text, which is a sequence of characters."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise wrong(name, "a sequence", value)
     return [each(f"{name}[{index}]", one) for index, one in enumerate(value)]
@@ -88,11 +88,11 @@ def callback(name: str, value: object) -> Callable[..., Any] | None:
 
 
 def as_json(name: str, value: object) -> str:
-    """Serializes a value as JSON text. Numeric keys become text, as in `json`."""
+    """Serializes a value as JSON text. Numeric keys become strings, as with `json.dumps`."""
     try:
         text = json.dumps(value, allow_nan=False)
         if "\\ud" in text:
-            # The escape is a lone surrogate, which fails to encode, or half of a surrogate pair, which is one character.
+            # The escape is a lone surrogate, which UTF-8 cannot encode, or half of a surrogate pair, which is valid.
             json.dumps(value, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"{name} must be a JSON value: {error}") from None

@@ -1,4 +1,4 @@
-"""A provider component as a backend, over `wasmtime`."""
+"""The backend that runs a provider component with `wasmtime`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ._backend import Backend, BackendSession, Entry, Input, Policy
 from .errors import FilesError, GloveboxError, PolicyError, SessionError, UnavailableError, UnsupportedError
 
 PROVIDERS = Path(__file__).with_name("providers")
-"""The providers in the package, if it has no native module."""
+"""The directory of the bundled providers. Only packages without a native module contain it."""
 
 _SESSION = frozenset({"session-ended", "session-busy", "no-checkpoint", "variable", "too-many-sessions", "not-resumable"})
 _UNAVAILABLE = frozenset({"unavailable", "quota-exceeded"})
@@ -118,7 +118,7 @@ def _entries(listed: list[types.FileEntry]) -> list[Entry]:
 
 
 def _pass_output(input: Input, execution: types.Execution) -> None:
-    """Passes the output to the listener at the end: a component delivers no output before that."""
+    """Passes the output to the listener after the execution: a component delivers no output while a script runs."""
     listener = input[6]
     if listener is not None:
         for is_stderr, output in ((False, execution.stdout), (True, execution.stderr)):
@@ -149,7 +149,7 @@ class _Sandbox:
     def _terms(self) -> dict[str, Any]:
         given = self._policy
         clock = None if given.clock_ns is None else types.ClockFixed(given.clock_ns)
-        # A provider has no entropy source, so the seed is random if the policy sets none.
+        # A provider has no entropy source, so a policy without a seed gets a random one.
         entropy = types.EntropySeeded(secrets.randbits(64) if given.seed is None else given.seed)
         checkpoints: types.Checkpoints | None = None
         match given.checkpoints:
@@ -400,7 +400,7 @@ def _text(output: types.Output) -> str:
     """Decodes output as text. Drops an incomplete character at the end of truncated output; other invalid UTF-8 becomes
     U+FFFD.
     """
-    # A decoder that expects more input holds back an incomplete character.
+    # With `final=False`, the decoder holds back an incomplete character.
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return decoder.decode(output.bytes, final=output.total_bytes <= len(output.bytes))
 

@@ -1,4 +1,4 @@
-"""The daemon as a backend: `glovebox daemon`, at a socket of the current user."""
+"""The backend that runs scripts in `glovebox daemon`, over a Unix socket of the current user."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _NO_HOST_ACCESS = (
 )
 
 _CLOSE_S = 60.0
-"""Timeout for closing a dropped session. The session's exit handlers run first."""
+"""Timeout in seconds for closing a dropped session, including its exit handlers."""
 
 _EXIT_S = 2.0
-"""Maximum time to close sessions when this process exits."""
+"""Maximum time in seconds to close sessions when this process exits."""
 
 
 def open_backend(name: str, policy: Policy, wait: tools.Await) -> DaemonSandbox:
-    """Opens a sandbox at the daemon."""
+    """Opens a sandbox in the daemon."""
     refuse(policy, _NO_HOST_ACCESS)
     return DaemonSandbox(connect(), name, policy, wait)
 
@@ -68,13 +68,13 @@ class DaemonSandbox:
     def __init__(self, client: Client, name: str, policy: Policy, wait: tools.Await) -> None:
         self.client = client
         self.handlers = Handlers({tool.name: tool for tool in policy.tools}, wait)
-        # The fields of requests, serialized only once.
+        # These request fields never change, so they are serialized once.
         self._runtime = _fields(**{("language" if name in ("python", "javascript") else "runtime"): name})
-        # Without changes to its policy, the daemon uses a sandbox that it already has.
+        # Requests without a policy share a sandbox that the daemon already has.
         self._policy = _fields(policy=_native_backend.policy_record(policy) or None)
         self._files = _fields(files={path: encoded(contents) for path, contents in policy.files.items()} or None)
         self.tools = _fields(tools=described(policy.tools) or None)
-        # An empty script checks all options, and its result names the runtime.
+        # The daemon checks all options when it executes this empty script. The result names the runtime.
         body = _object(_fields(source="", value=False), self._runtime, self._policy, self._files, self.tools)
         with errors():
             opened = client.json("POST", "/v1/execute", body)["metadata"]
@@ -100,7 +100,7 @@ class DaemonSandbox:
         return DaemonStarted(self.client, self.handlers, token, "/v1/executions/resume", body, None, OF_RESUMPTION)
 
     def suspended_calls(self, state: bytes) -> list[Call]:
-        # The daemon has no request that only reads the bytes.
+        # The daemon has no request that only reads the calls, so this method resumes the execution and cancels it.
         started = self.start_suspended((state, None, False, None))
         calls = started.advance([], None)[1]
         started.cancel()
@@ -133,7 +133,7 @@ class DaemonSandbox:
         )
 
     def opened(self, target: str, *fields: str) -> DaemonSession:
-        """Opens a session with a request."""
+        """Opens a session by sending a request to `target`."""
         with errors():
             answer = self.client.json("POST", target, _object(*fields))
         return DaemonSession(self, answer["id"], answer["runtime"])
@@ -203,7 +203,7 @@ class DaemonSession(RemoteSession):
             except Problem as problem:
                 if problem.type != "too-large":
                     raise
-            # A large file arrives in parts.
+            # The file is too large for one response, so it is read in parts.
             parts: list[bytes] = []
             offset = 0
             while True:
@@ -253,7 +253,7 @@ class DaemonSession(RemoteSession):
             return
         with contextlib.suppress(SessionError, UnavailableError), errors():
             self._client.json("DELETE", self._path, timeout_s=timeout_s)
-        # After an interrupt, the session is still open, and is closed when it is dropped.
+        # An interrupt of the request skips these lines: the session stays open until it is dropped.
         self._is_closed = True
         self._dropped.detach()
         _open_sessions.discard(self)
@@ -265,20 +265,21 @@ def _file(path: str) -> str:
     return f"/files/{quote(path)}"
 
 
-# The daemon keeps a session until it is closed, or has been idle for a long time. This process closes its sessions when
-# it drops them, and when it exits.
+# The daemon keeps a session until it is closed or has been idle for a long time. This process closes its sessions when
+# it drops them and when it exits.
 
 _open_sessions: weakref.WeakSet[DaemonSession] = weakref.WeakSet()
 
 _Closing = queue.SimpleQueue[tuple[Client, str] | threading.Event]
 
 _closing: tuple[int, _Closing] | None = None
-"""The dropped sessions: the process that opened them, and the queue of their clients and paths. An event in the queue
-is set when all sessions before it are closed."""
+"""The sessions to close: the ID of the process that opened them, and a queue of their clients and paths. An event in
+the queue is set when all sessions before it are closed."""
 
 
 def _close_when_dropped(session: DaemonSession, client: Client, path: str) -> weakref.finalize[Any, DaemonSession]:
-    """Closes a session once it is dropped. The collector can run on any thread, so a separate one sends the request."""
+    """Closes a session when it is dropped. The garbage collector can run on any thread, so a separate thread sends the
+    request."""
     global _closing
     if _closing is None or _closing[0] != os.getpid():
         # A forked child does not inherit its parent's threads, and does not own its parent's sessions.
@@ -299,7 +300,7 @@ def _close_dropped(closing: _Closing) -> None:
         client, path = dropped
         with contextlib.suppress(Problem, GloveboxError):
             client.json("DELETE", path, timeout_s=_CLOSE_S)
-        # The client must not keep its connections open while this thread waits.
+        # Without this, the client's connections would stay open while the thread waits for the next session.
         del client, dropped
 
 

@@ -1,4 +1,4 @@
-"""An HTTP client of the daemon, over the daemon's Unix socket."""
+"""An HTTP client for the daemon, over its Unix socket."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PROTOCOL = 2
 """The version of the protocol that `GET /v1/info` must report."""
 
 _CONNECT_S = 0.5
-"""Timeout for a daemon's first response. A slower daemon counts as absent."""
+"""Timeout in seconds for a daemon's first response. A slower daemon is treated as absent."""
 
 _IDLE_S = 15.0
-"""Age at which an idle connection is not used again. It is below the daemon's own limit of a minute, so that the daemon
-does not close a connection on which a request was just sent."""
+"""Maximum age of an idle connection that is reused, in seconds. It is well below the daemon's idle timeout of one
+minute, so that the daemon does not close a connection just when a request is sent on it."""
 
 _MAX_IDLE = 8
 """Maximum number of idle connections of a client."""
@@ -33,7 +33,7 @@ _MAX_IDLE = 8
 _PIECE_BYTES = 1 << 16
 
 _LOST = (OSError, http.client.HTTPException, ValueError)
-"""The exceptions that mean that the connection was lost, or that the server is not a daemon."""
+"""The exceptions that indicate a lost connection, or a server that is not a daemon."""
 
 _HINT = "start one with `glovebox daemon`, and set GLOVEBOX_DAEMON_SOCKET to its socket"
 
@@ -54,7 +54,7 @@ def socket_path() -> Path:
 
 
 def connect() -> Client:
-    """Returns a client of the current user's daemon. Fails if no daemon answers."""
+    """Returns a client for the current user's daemon. Raises `UnavailableError` if no daemon answers."""
     if not hasattr(socket, "AF_UNIX"):
         raise UnsupportedError("daemon: Python has no Unix sockets on this platform; remove backend")
     client = Client(socket_path())
@@ -102,7 +102,7 @@ class _Link(http.client.HTTPConnection):
         self.sock = link
 
     def is_usable(self) -> bool:
-        """Checks if an idle connection is young enough, and was not closed by the daemon."""
+        """Returns `True` if the idle connection is young enough and the daemon has not closed it."""
         if time.monotonic() - self.used_at >= _IDLE_S:
             return False
         self.sock.settimeout(0)
@@ -130,7 +130,7 @@ class Client:
         weakref.finalize(self, _close_all, self._idle)
 
     def json(self, method: str, target: str, body: str | bytes | None = None, *, timeout_s: float | None = None) -> Any:
-        """Sends a request, and returns the JSON in the response; `None` if the response has no body."""
+        """Sends a request and returns the JSON of the response, or `None` if the response has no body."""
         _, contents = self.request(method, target, body, timeout_s=timeout_s)
         return json.loads(contents) if contents else None
 
@@ -143,8 +143,8 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> tuple[http.client.HTTPMessage, bytes]:
-        """Sends a request, and returns the headers and the body of the response. Raises a `Problem` that the daemon
-        reports."""
+        """Sends a request and returns the headers and the body of the response. Raises `Problem` if the daemon reports
+        an error."""
         with self._link() as link:
             response = _send(link, method, target, body, headers or {}, timeout_s)
             contents = response.read()
@@ -153,7 +153,7 @@ class Client:
         return response.headers, contents
 
     def stream(self, target: str, body: str) -> Iterator[dict[str, Any]]:
-        """Sends a request, and returns the JSON objects of the streamed response as they arrive."""
+        """Sends a request and yields the JSON objects of the streamed response as they arrive."""
         with self._link() as link:
             response = _send(link, "POST", target, body, {"Accept": "application/x-ndjson"}, None)
             if response.status < 400:
@@ -165,7 +165,8 @@ class Client:
 
     @contextlib.contextmanager
     def _link(self) -> Iterator[_Link]:
-        """Returns a connection for one request. Closes it if the request fails, otherwise keeps it for later ones."""
+        """Provides a connection for one request. If the request fails, closes the connection; otherwise, keeps it for
+        later requests."""
         link = self._take()
         try:
             yield link
@@ -185,7 +186,7 @@ class Client:
     def _take(self) -> _Link:
         if self._process != os.getpid():
             raise UnavailableError("this process was forked after connecting; create a new sandbox in it")
-        # The pool is empty, or becomes empty because other threads use it, too.
+        # The pool raises `IndexError` when it is empty. Other threads can empty it at any time.
         with contextlib.suppress(IndexError):
             while True:
                 link = self._idle.pop()
@@ -208,14 +209,14 @@ def _send(
     link.sock.settimeout(timeout_s)
     media_type = "application/json" if isinstance(body, str) else "application/octet-stream"
     contents = body.encode() if isinstance(body, str) else body
-    # The daemon can reject a large request before it has read all of it.
+    # The daemon can reject a large request and close the connection before it has read the whole body.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         link.request(method, target, contents, {**({} if body is None else {"Content-Type": media_type}), **headers})
     return link.getresponse()
 
 
 def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    """Returns the lines of a response that is still arriving."""
+    """Yields the lines of a response as they arrive."""
     pieces: list[bytes] = []
     while piece := response.read1(_PIECE_BYTES):
         *ends, rest = piece.split(b"\n")

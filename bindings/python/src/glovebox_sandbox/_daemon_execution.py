@@ -18,23 +18,23 @@ from .errors import GloveboxError, UnavailableError
 from .tools import Answer, AnswerKind, Await, CancelToken, Tool, answer
 
 _LOOK_S = 0.05
-"""Polling interval for the cancellation token."""
+"""Polling interval for the cancellation token, in seconds."""
 
 _FIRST_POLL_S = 0.05
 _POLL_S = 0.25
-"""Intervals at which the client asks if a script still waits for its tools: the first, and later ones. A limit may have
-ended the script."""
+"""The first interval, in seconds, after which the client checks that a script still waits for its tools, and all later
+intervals. A limit can end the script while its tools run."""
 
 _RETRY_S = 1.0
-"""Interval between attempts to resume an execution while the daemon is busy."""
+"""Interval between attempts to resume an execution while the daemon is busy, in seconds."""
 
 _END_S = 30.0
-"""Maximum wait for the response to a cancellation, and for the end of an execution after an interrupt."""
+"""Maximum wait for the response to a cancellation, and for the end of an execution after an interrupt, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """The tools of a sandbox, by name, and the function that awaits asynchronous ones."""
+    """The tools of a sandbox by name, and the function that awaits the coroutines of `async` tools."""
 
     tools: Mapping[str, Tool]
     wait: Await
@@ -45,7 +45,7 @@ class Handlers:
         return frozenset(name for name, tool in self.tools.items() if tool.waits)
 
     def answer(self, call: dict[str, Any], token: CancelToken) -> Answer:
-        """Answers a call. Denies it if the daemon's policy requires an approval for it."""
+        """Answers a call. Denies the call if the daemon's policy requires approval for it."""
         name: str = call["name"]
         if call.get("approve"):
             return "denied", f"calls to `{name}` need an approval; define the tool with `waits=True`, and use `start`"
@@ -62,13 +62,13 @@ _Jobs = queue.SimpleQueue[tuple[dict[str, Any], CancelToken] | None]
 
 @dataclass(frozen=True, slots=True)
 class CallAnswer:
-    """The answer to a tool call."""
+    """The answer to a tool call, to be sent with the next request."""
 
     call: int
     kind: AnswerKind
     text: str
     jobs: _Jobs | None = None
-    """The queue of the tool thread that made the answer."""
+    """The job queue of the tool thread that produced the answer."""
 
     def json(self) -> str:
         if self.kind == "returned":
@@ -82,8 +82,8 @@ _Event = dict[str, Any] | CallAnswer | Exception
 
 
 def execute(client: Client, handlers: Handlers, target: str, body: str, input: Input) -> dict[str, Any]:
-    """Executes a script and returns its record. A cancellation before the start has a record too. Raises a `Problem`
-    that the daemon reports."""
+    """Executes a script and returns its record, even if the script is cancelled before it starts. Raises `Problem` if
+    the daemon reports an error."""
     token = input[7]
     if token is not None and token.is_cancelled:
         return cancelled()
@@ -112,7 +112,7 @@ def _read(
             last: dict[str, Any] | None = None
             for chunk in client.stream(target, body):
                 if chunk["type"] in ("result", "needs-tools", "error"):
-                    # Queued when the connection is free, so that the next request can use it.
+                    # Queued only after the connection is free, so that the next request can reuse the connection.
                     last = chunk
                 elif has_listener or chunk["type"] == "started":
                     events.put(chunk)
@@ -134,7 +134,7 @@ class Execution:
         self._handlers = handlers
         self._listener, self._token = listener, token
         self._is_direct = listener is None and token is None
-        """True if this thread sends the requests itself, because it neither streams output nor watches a token."""
+        """True if the calling thread sends the requests itself: it has no output to stream and no token to watch."""
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._requests: queue.SimpleQueue[tuple[str, str | None] | None] = queue.SimpleQueue()
         self._path: str | None = None
@@ -145,20 +145,20 @@ class Execution:
         """True if the execution must be cancelled because waiting for it was interrupted."""
         self.is_cancelled = False
         self._calls: dict[int, CancelToken | None] = {}
-        """The calls to handlers that the script waits for, with `None` in place of the token of an answered call."""
+        """The cancellation tokens of the calls to handlers that the script waits for, by ID; `None` once answered."""
         self._open: list[dict[str, Any]] = []
         """The calls that wait for the caller."""
         self._jobs: _Jobs = queue.SimpleQueue()
         """Calls for the idle tool threads. Each `None` ends one thread."""
         self._threads = self._idle_threads = 0
-        """The number of tool threads, and of those that have sent their answer."""
+        """The number of tool threads, and the number of them that are idle because they have sent their answer."""
         self._answers: list[CallAnswer] = []
         self._sent: list[CallAnswer] | None = None
-        """The answers in the last request; `None` before the first one that resumes the script."""
+        """The answers in the last request that resumed the script; `None` before the first such request."""
         self._sends_one = False
-        """True if each request contains at most one answer, because the daemon rejected several together."""
+        """True if each request contains at most one answer, because the daemon rejected a request with several."""
         self._refused: Problem | None = None
-        """The daemon's reason for not resuming the script, the last time that it was busy."""
+        """The error with which the daemon last refused to resume the script because it was busy."""
         self._resume_at = 0.0
 
     def run(self, target: str, body: str) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class Execution:
         self._send(target, body)
 
     def _abandon(self) -> None:
-        """After an interrupt, or an exception from a listener, cancels the execution and waits for its end."""
+        """Cancels the execution and waits for its end, after an interrupt or an exception in a listener."""
         if self._has_begun and not self._has_ended:
             self._listener, self._is_abandoned = None, True
             with contextlib.suppress(Problem, UnavailableError):
@@ -196,15 +196,15 @@ class Execution:
                 token.cancel()
 
     def _end_threads(self) -> None:
-        """Ends each tool thread when it has sent its answer."""
+        """Ends each tool thread after it has sent its answer."""
         for _ in range(self._threads):
             self._jobs.put(None)
         self._jobs = queue.SimpleQueue()
         self._threads = self._idle_threads = 0
 
     def _follow(self, deadline: float | None) -> dict[str, Any] | None:
-        """Handles events until the execution has ended, and returns its record. Returns `None` if only calls in `_open`
-        wait."""
+        """Handles events until the execution has ended, and returns its record. Returns `None` when the script waits
+        only for calls in `_open`."""
         while True:
             event = self._next(deadline)
             if isinstance(event, CallAnswer):
@@ -236,7 +236,7 @@ class Execution:
             self._listener(is_stderr, written)
 
     def _next(self, deadline: float | None) -> _Event:
-        """Waits for the next event. Meanwhile cancels the execution, or resumes it, if necessary."""
+        """Waits for the next event. Cancels or resumes the execution in the meantime if necessary."""
         while True:
             with contextlib.suppress(queue.Empty):
                 return self._events.get_nowait()
@@ -259,17 +259,17 @@ class Execution:
                 return self._events.get(timeout=wait_s)
 
     def _cancel(self, path: str) -> Any:
-        """Cancels the execution. Returns its result if the script was waiting for its tools, because no other response
-        contains it."""
+        """Cancels the execution. Returns its result if the script was waiting for its tools: no other response contains
+        that result."""
         result = None
-        # The execution may have ended. Its result is then in the queue.
+        # The request fails if the execution has already ended. Its result is then in the queue.
         with contextlib.suppress(Problem):
             result = self._client.json("DELETE", path, timeout_s=_END_S)
         self.is_cancelled = True
         return result
 
     def _resume(self) -> None:
-        """Sends the answers to the script. Without answers, only asks if the script still waits."""
+        """Sends the answers to the script. Without answers, the request only checks that the script still waits."""
         count = 1 if self._sends_one else len(self._answers)
         self._sent, self._answers = self._answers[:count], self._answers[count:]
         self._is_running = True
@@ -277,13 +277,13 @@ class Execution:
         self._send(f"{self._path}/continue", f'{{"answers": [{answers}]}}')
 
     def _send(self, target: str, body: str) -> None:
-        """Sends a request, whose response becomes events."""
+        """Sends a request, and queues its response as events."""
         if not self._is_direct:
             self._requests.put((target, body))
             return
         try:
             answer = self._client.json("POST", target, body)
-        except Exception as error:  # Raised again when it is handled.
+        except Exception as error:  # Raised again by `_failed`.
             self._events.put(error)
         except BaseException:
             # The connection is closed, which cancels the execution.
@@ -293,7 +293,7 @@ class Execution:
             self._events.put(answer if answer.get("type") == "needs-tools" else {"type": "result", "result": answer})
 
     def _suspended(self, needs: dict[str, Any]) -> None:
-        """Starts to answer new calls, and cancels those that the script has abandoned."""
+        """Starts answering new calls, and cancels the calls that the script has abandoned."""
         self._is_running, self._path = False, f"/v1/executions/{needs['execution']}"
         self._open = [call for call in needs["calls"] if call["name"] in self._waiting]
         calls = {call["id"]: call for call in needs["calls"] if call["name"] not in self._waiting}
@@ -317,7 +317,7 @@ class Execution:
         self._threads += 1
 
     def _answer(self, call: dict[str, Any], token: CancelToken, jobs: _Jobs) -> None:
-        """Answers a call, and then others until the execution ends. Runs on a tool thread."""
+        """Answers a call, then further calls from the queue until the execution ends. Runs on a tool thread."""
         job: tuple[dict[str, Any], CancelToken] | None = (call, token)
         while job is not None:
             call, token = job

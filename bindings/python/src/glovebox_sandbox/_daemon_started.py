@@ -18,12 +18,12 @@ from .tools import AnswerKind
 NO_SESSIONS = "a daemon keeps sessions only in memory, so it cannot suspend scripts in them"
 
 OF_RESUMPTION = ("invalid-argument", "not-resumable", "diverged")
-"""The types of errors of a request that resumes a suspended execution. The options of the sandbox are valid, so an
-invalid argument is the suspended execution."""
+"""The error types of a request whose suspended execution cannot be resumed. The sandbox's options were checked earlier,
+so an invalid argument can only be the suspended execution."""
 
 
 def _dropped(requests: queue.SimpleQueue[Any], waiting: list[str]) -> None:
-    """Cancels a dropped execution if it waits, on the thread that sends its requests, and ends the thread."""
+    """Cancels a dropped execution if it waits for the caller, and ends the thread that sends its requests."""
     for path in waiting:
         requests.put((path, None))
     requests.put(None)
@@ -43,7 +43,7 @@ class DaemonStarted(Execution):
         of_suspension: tuple[str, ...] = (),
     ) -> None:
         super().__init__(client, handlers, None, token)
-        # The output of each step is kept, so each response is streamed, on another thread.
+        # Each step collects its output, so every response is streamed, on a separate thread.
         self._is_direct = False
         self._waiting = handlers.waiting
         self._first = (target, body)
@@ -52,7 +52,7 @@ class DaemonStarted(Execution):
         self._executed: RemoteExecution | None = None
         self._output: dict[bool, list[bytes]] = {False: [], True: []}
         self._cancel_paths: list[str] = []
-        """The path of the execution while it waits for the caller."""
+        """The path of the execution while it waits for the caller; otherwise empty."""
         weakref.finalize(self, _dropped, self._requests, self._cancel_paths).atexit = False
 
     def _wrote(self, is_stderr: bool, written: bytes) -> None:
@@ -76,7 +76,7 @@ class DaemonStarted(Execution):
             self._listener = None
         if record is not None:
             return self._end(record), []
-        # Idle threads would keep this object alive.
+        # Idle tool threads would keep this object alive.
         self._end_threads()
         self._cancel_paths.append(str(self._path))
         return None, [(call["id"], call["name"], json.dumps(call["arguments"])) for call in self._open]
@@ -117,7 +117,7 @@ class DaemonStarted(Execution):
         return state
 
     def cancel(self) -> None:
-        """Ends the execution without its result."""
+        """Cancels the execution and discards its result."""
         if self._executed is None:
             self._abandon()
             self._cancel_paths.clear()

@@ -53,7 +53,7 @@ def listener_of(
 
 
 def _listener(on_stdout: Callable[[str], object] | None, on_stderr: Callable[[str], object] | None) -> Listener:
-    """Decodes each stream separately, because a character may be split between two chunks."""
+    """Returns a listener that decodes each stream separately: a character can be split between two chunks."""
     decoder = codecs.getincrementaldecoder("utf-8")
     streams = {False: (on_stdout, decoder("replace")), True: (on_stderr, decoder("replace"))}
 

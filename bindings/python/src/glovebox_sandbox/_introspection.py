@@ -1,5 +1,5 @@
-"""Completion and inspection of a session's names. The scripts run in a fork, so getters and `__dir__` change nothing.
-"""
+"""Completion and inspection of a session's names. The scripts run in a fork of the session, so getters and `__dir__`
+cannot change it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def complete(session: Session, language: str, code: str, cursor: int) -> tuple[l
     value = _run_in_fork(session, language, script, path[:-1], prefix)
     if not isinstance(value, list):
         return [], start
-    # The session's script provides the names, so they are untrusted.
+    # The names come from the guest, so they are untrusted.
     matches = [match for match in value if isinstance(match, str) and match.startswith(prefix)]
     return matches[:_MAX_MATCHES], start
 
@@ -102,7 +102,7 @@ def inspect(session: Session, language: str, code: str, cursor: int) -> str | No
 
 
 def _run_in_fork(session: Session, language: str, script: str, *arguments: str) -> Any:
-    # A JSON array of strings is also a literal in Python and JavaScript.
+    # A JSON array of strings is also a valid literal in Python and JavaScript.
     source = script % json.dumps(arguments)
     fork = session.fork()
     return fork.execute(source, timeout_ms=TIMEOUT_MS).value

@@ -1,4 +1,4 @@
-"""The named sessions of a notebook, and the magics for them."""
+"""The named sessions of a notebook, and the magics that manage them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _SUFFIX = ".glovebox"
 
 
 class MagicError(GloveboxError):
-    """A magic does not exist, or its arguments are wrong. The message contains the usage."""
+    """An error for an unknown magic or wrong arguments. The message contains the usage."""
 
 
 def split(code: str) -> tuple[list[str], str]:
-    """Splits a cell into the magics at its head and its code, in which the magics become empty lines."""
+    """Splits a cell into its leading magics and its code. In the code, empty lines replace the magics."""
     lines = code.splitlines(keepends=True)
     magics: list[str] = []
     for index, line in enumerate(lines):
@@ -113,7 +113,7 @@ class NamedSessions:
         return f"cells run in the new session `{name}`" if is_new else f"cells run in `{name}`, after {_cells(session)}"
 
     def _list(self) -> str:
-        self.current  # noqa: B018: opens the first one
+        self.current  # noqa: B018: opens the first session
         lines = []
         for name, session in sorted(self._sessions.items()):
             state = f"ended: {session.ended}" if session.ended is not None else _cells(session)

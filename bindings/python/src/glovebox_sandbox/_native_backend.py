@@ -1,5 +1,5 @@
-"""The engine as a backend. The native module has the interface of a backend, so only the policy and the tools are
-converted."""
+"""The backend that runs scripts with the engine in this process. The native module implements the backend interface, so
+this module converts only the policy and the tools."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ def is_here() -> bool:
 
 
 def _interpreters(file: str, variable: str) -> list[str]:
-    """Returns the files in an environment variable, or those of this name in the installed packages."""
+    """Returns the files that an environment variable lists, or the files of this name in the installed packages."""
     if given := os.environ.get(variable):
         return given.split(os.pathsep)
     from importlib.util import find_spec
 
-    # Does not import the packages, which contain only these files.
+    # Locates the packages without importing them, because they contain only these files.
     found = [find_spec(name) for name in ("glovebox_sandbox_python", "glovebox_sandbox_data")]
     modules = [__file__, *(spec.origin for spec in found if spec and spec.origin)]
     return [str(path) for module in modules if (path := Path(module).with_name(file)).is_file()]
 
 
 def bundles() -> list[str]:
-    """Returns the bundles of downloads that are used before the network."""
+    """Returns the bundles of interpreters, from which the engine reads before it uses the network."""
     return _interpreters("interpreters.zip", "GLOVEBOX_BUNDLE")
 
 
 def prepared() -> list[str]:
-    """Returns the prepared bundles, whose machine code and images are used instead of compiling and booting."""
+    """Returns the prepared bundles. Their machine code and images replace compiling and booting."""
     return _interpreters("prepared.zip", "GLOVEBOX_PREPARED")
 
 
@@ -67,7 +67,7 @@ def _engine(packages: bool) -> Any:
 
 
 def open_backend(name: str, policy: Policy, wait: tools.Await, progress: Callable[[str], None] | None) -> Backend:
-    """Creates a sandbox. Fetches and compiles nothing that the packages contain."""
+    """Creates a sandbox. Downloads and compiles only what the installed packages do not contain."""
     answered: list[Any] = [
         (
             tool.name,

@@ -12,10 +12,9 @@ from .tools import tool_of
 from .types import Limits
 
 _NARROW = {"open_files", "tool_calls_at_once", "session_count"}
-"""The limits that are 32-bit numbers."""
+"""The limits that the engine stores as unsigned 32-bit numbers."""
 
 _MAX_NARROW = 2**32 - 1
-"""The largest unsigned 32-bit number."""
 
 
 def policy_of(**given: Any) -> Policy:

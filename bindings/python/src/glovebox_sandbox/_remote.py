@@ -1,4 +1,4 @@
-"""The parts that the backends in other processes share: the options that they do not support, and the records of their
+"""The code shared by the backends that run scripts in another process: unsupported options, and records of
 executions."""
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ def refuse(policy: Policy, reason: str) -> None:
 
 
 def encoded(contents: bytes) -> dict[str, str]:
-    """Encodes bytes for JSON."""
+    """Encodes bytes as base64 for JSON."""
     return {"base64": base64.b64encode(contents).decode()}
 
 
 def entries(listed: list[dict[str, Any]]) -> list[Entry]:
-    """Converts listed files."""
+    """Converts file entries from JSON."""
     return [(entry["path"], entry["kind"], entry["size_bytes"], entry["modified_ns"]) for entry in listed]
 
 
 def positions(diagnostics: list[dict[str, Any]]) -> list[tuple[int, int, str]]:
-    """Converts a parser's diagnostics."""
+    """Converts a parser's diagnostics from JSON."""
     return [(each["line"], each["column"], each["message"]) for each in diagnostics]
 
 
 def variable(value: dict[str, Any]) -> tuple[str, str | None]:
-    """Converts a variable's value."""
+    """Converts a variable's value from JSON to its representation and its JSON text, if it has one."""
     return value["repr"], json.dumps(value["value"]) if "value" in value else None
 
 
@@ -78,7 +78,7 @@ class RemoteSession:
     _is_closed = False
 
     def _live(self) -> dict[str, Any]:
-        """Asks the other process for the session's description."""
+        """Requests the session's description from the other process."""
         raise NotImplementedError
 
     def _check_open(self) -> None:
@@ -98,7 +98,7 @@ class RemoteSession:
 
 
 class SessionFiles(Protocol):
-    """The session of an execution, which has the execution's files."""
+    """The session in which an execution ran. It contains the execution's files."""
 
     def list_files(self, pattern: str) -> list[Entry]: ...
     def read_file(self, path: str) -> bytes: ...

@@ -6,14 +6,14 @@ from .run import Outcome, Run
 
 
 def traceback_of(run: Run) -> str:
-    """Returns the traceback of the exception that ended the script: its own, or the one that interrupted it."""
+    """Returns the traceback of the exception that ended the script, also after a soft limit or a cancellation."""
     raised = run.outcome if run.outcome.kind == "raised" else run.interrupted
     return "" if raised is None else (raised.traceback or str(raised)).rstrip("\n")
 
 
 def explain(run: Run) -> str:
-    """Explains the outcome of the script, its effect on the session, and remedies. Empty if the script completed
-    without advice."""
+    """Explains the outcome of the script, its effect on the session, and remedies. Returns an empty text if the script
+    completed without advice."""
     outcome = run.outcome
     parts = []
     if outcome.kind != "completed":

@@ -18,16 +18,16 @@ from .tools import Answer as ToolAnswer
 from .tools import CancelToken
 
 Answer = Callable[[str, dict[str, Any], CancelToken], ToolAnswer]
-"""Answers a request of the peer, from its method and parameters: JSON text, or a failure."""
+"""Answers a request of the peer with JSON text or a failure, given its method, parameters and cancellation token."""
 
 OnOutput = Callable[[str, str], None]
-"""Called with the output of a script: the name of the stream, and text."""
+"""Receives the output of a script: the name of the stream, and the text."""
 
 _LOOK_S = 0.05
-"""Polling interval for the cancellation of a wait."""
+"""Polling interval for the cancellation token of a request, in seconds."""
 
 _END_S = 30.0
-"""Maximum wait for the end of a request after an interrupt."""
+"""Maximum wait for the end of a request after an interrupt, in seconds."""
 
 
 class RpcError(Exception):
@@ -41,7 +41,7 @@ class RpcError(Exception):
 
 
 class _Link:
-    """The state of the reading thread. It holds no reference to the connection."""
+    """The state of the reading thread. It has no reference to the connection, so that a dropped connection closes."""
 
     def __init__(self, reader: BinaryIO, writer: BinaryIO, answer: Answer) -> None:
         self.reader = reader
@@ -64,7 +64,7 @@ class _Link:
             self.end()
 
     def end(self) -> None:
-        """Handles the loss of the peer: no request is answered from now on."""
+        """Marks the link as closed, ends all waits for answers, and cancels the running requests of the peer."""
         with self.lock:
             self.is_over = True
             waiting = list(self.waiting.values())
@@ -117,7 +117,7 @@ class _Link:
 
 
 class Connection:
-    """A connection to a peer, until the last reference to it is dropped."""
+    """A connection to a peer. It closes when the last reference to it is dropped."""
 
     def __init__(self, reader: BinaryIO, writer: BinaryIO, answer: Answer, close: Callable[[], object]) -> None:
         """`close` must make a pending read return."""

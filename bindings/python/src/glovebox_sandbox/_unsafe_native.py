@@ -37,7 +37,7 @@ _VERSION_S = 10
 
 
 def python() -> str:
-    """Finds a Python that is recent enough."""
+    """Returns the path of the first Python that is at least version `_OLDEST`."""
     for path in (sys.executable, "python3", "python"):
         if path and (version := _version(path)) is not None and version >= _OLDEST:
             return path
@@ -46,7 +46,7 @@ def python() -> str:
 
 @functools.cache
 def _version(path: str) -> tuple[int, int] | None:
-    """Returns the version that `PATH --version` prints; `None` if the program fails."""
+    """Returns the version that `PATH --version` prints, or `None` if the program fails."""
     try:
         output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -64,8 +64,8 @@ def open_backend(name: str, policy: Policy, wait: tools.Await) -> UnsafeSandbox:
         raise UnsupportedError("files: not supported without a sandbox, because scripts run in a host directory; remove it")
     directory = tempfile.TemporaryDirectory(prefix="glovebox-native-")
     process = subprocess.Popen(
-        # Passed as text: for a file, Python would import from the file's directory first, and that directory has its
-        # own `types` module.
+        # Passed as text: if Python ran the file, it would search the file's directory first, and the `types` module
+        # there would replace the standard one.
         [python(), "-u", "-c", REPL.read_text(encoding="utf-8")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -85,7 +85,7 @@ def open_backend(name: str, policy: Policy, wait: tools.Await) -> UnsafeSandbox:
 
 
 def _answering(policy: Policy, wait: tools.Await) -> Any:
-    """Returns the handler of requests that scripts make."""
+    """Returns the handler of requests from the other process: the tool calls of its scripts."""
 
     def answer(method: str, params: dict[str, Any], token: CancelToken) -> tools.Answer:
         called = params.get("name") if method == "tool" else None
@@ -126,7 +126,7 @@ def _input(input: Input) -> dict[str, Any]:
 
 
 def _execute(connection: Connection, session: str, input: Input, *, fresh: bool) -> dict[str, Any]:
-    """Executes a script. Returns an execution even if it was cancelled before it started."""
+    """Executes a script and returns its record, even if the script is cancelled before it starts."""
     listener, token = input[6], input[7]
     params = {"session": session, **_input(input), "fresh": fresh, "stream": listener is not None}
 

@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 
-# Redirects script output away from the protocol's stream.
+# The protocol uses copies of the standard streams, so that scripts can neither write to it nor read from it.
 OUT = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
 IN = os.fdopen(os.dup(0), "r", encoding="utf-8", newline="\n")
 os.dup2(2, 1)
@@ -79,7 +79,7 @@ def interrupt(why):
 
 
 class Stream(io.TextIOBase):
-    """The output of a script, streamed on request."""
+    """An output stream of a script, forwarded to the client on request."""
 
     def __init__(self, name, request, wants_output):
         self.name, self.request, self.wants_output, self.pieces = name, request, wants_output, []
@@ -310,11 +310,11 @@ def answer(message):
 
 
 def main():
-    # Time limits use SIGINT, which is ignored at the start if a shell runs this program in the background.
+    # Timeouts use SIGINT, which is initially ignored if a shell starts this program in the background.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=read, daemon=True).start()
     while True:
-        # A late signal finds no execution to interrupt.
+        # A signal that arrives after the end of its execution must not end this loop.
         try:
             answer(work.get())
         except KeyboardInterrupt:

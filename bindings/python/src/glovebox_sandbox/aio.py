@@ -23,7 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MOST_THREADS = 64
-"""Maximum number of executions of one sandbox at once; further executions wait. For a component, the maximum is one."""
+"""Maximum number of concurrent executions of one sandbox. Further executions wait. For a component, it is one."""
 
 
 class _Threads:
@@ -45,8 +45,9 @@ class _Threads:
         return asyncio.get_running_loop().run_in_executor(self._executor, functools.partial(context.run, call))
 
     async def run_cancellable(self, call: Callable[[Any], T], token: Any = None) -> T:
-        """Like `run`, with a token, by default a new one. A cancelled task cancels its execution, and raises after the
-        execution has ended. Without a native module there is no token, and the task raises immediately.
+        """Like `run`, but passes a cancellation token, by default a new one. A cancelled task cancels its execution,
+        and raises after the execution has ended. Without a native module, there is no token: the task raises
+        immediately.
         """
         token = self.token() if token is None else token
         future = self._submit(functools.partial(call, token))
@@ -71,7 +72,7 @@ class _Threads:
 
 
 class _ThreadedSandbox(Sandbox):
-    """A sandbox that is opened on a thread, after its options were checked. Its `async` tools run on the
+    """A sandbox that opens on a worker thread after its options have been checked. Its `async` tools run on the
     caller's loop."""
 
     def _open(
@@ -101,8 +102,8 @@ class AsyncSandbox:
     >>> asyncio.run(main())
     '42\\n'
 
-    Guests run on threads, up to 64 at once; `async` tools run on the loop. The interpreter is prepared when the sandbox is
-    entered, or first used. With a component, a cancelled execution continues until it ends, and the next execution waits
+    Guests run on up to 64 threads; `async` tools run on the loop. The interpreter is prepared when the sandbox is
+    entered or first used. With a component, a cancelled execution continues until it ends, and the next execution waits
     for it.
     """
 
@@ -194,7 +195,7 @@ class AsyncSandbox:
         return await self._threads.run((await self._ready()).suspended_calls, state)
 
     def resume_suspended_session(self, state: bytes, *, id: str | None = None) -> AsyncSession:
-        """Like `Sandbox.resume_suspended_session`. The session opens when it is entered, or first used."""
+        """Like `Sandbox.resume_suspended_session`. The session opens when it is entered or first used."""
         return AsyncSession(self, lambda box: box.resume_suspended_session(state, id=id))
 
     async def validate(
@@ -204,11 +205,11 @@ class AsyncSandbox:
         return await self._threads.run((await self._ready()).validate, source, name=name, kind=kind, types=types)
 
     def session(self, *, context: Any = None, id: str | None = None) -> AsyncSession:
-        """Like `Sandbox.session`. The session opens when it is entered, or first used."""
+        """Like `Sandbox.session`. The session opens when it is entered or first used."""
         return AsyncSession(self, lambda box: box.session(context=context, id=id))
 
     def resume(self, state: bytes, *, id: str | None = None) -> AsyncSession:
-        """Like `Sandbox.resume`. The session opens when it is entered, or first used."""
+        """Like `Sandbox.resume`. The session opens when it is entered or first used."""
         return AsyncSession(self, lambda box: box.resume(state, id=id))
 
     async def close(self) -> None:
@@ -247,13 +248,13 @@ class AsyncSession:
 
     @property
     def id(self) -> str:
-        """The session's ID, once it is open."""
+        """The session's ID. Raises `RuntimeError` before the session is open."""
         if self._session is None:
             raise RuntimeError("the session has not been entered; use `async with`")
         return self._session.id
 
     async def info(self) -> SessionInfo:
-        """Describes the session."""
+        """Like `Session.info`."""
         return await self._run(lambda session: session.info)
 
     async def execute(
@@ -385,7 +386,7 @@ class AsyncWaitingRun:
     """Like `WaitingRun`, for asynchronous code."""
 
     def __init__(self, sandbox: AsyncSandbox, token: Any, run: WaitingRun) -> None:
-        """`AsyncSandbox.start` and `AsyncSession.start` make instances."""
+        """Use `AsyncSandbox.start` or `AsyncSession.start` to create an instance."""
         self._sandbox = sandbox
         self._token = token
         self._run = run

@@ -29,7 +29,7 @@ class Display(Mapping[str, "str | bytes"]):
     def __init__(self, forms: Sequence[tuple[str, bytes]], is_result: bool = False) -> None:
         self._forms = {name: data.decode("utf-8", "replace") if is_text(name) else data for name, data in forms}
         self.is_result = is_result
-        """True for the value of the script's last expression, false for a call to `display`."""
+        """`True` for the value of the script's last expression, `False` for a call to `display`."""
 
     def __getitem__(self, media_type: str) -> str | bytes:
         return self._forms[media_type]

@@ -37,8 +37,8 @@ class FilesError(GloveboxError, OSError):
 
 
 class CommitError(GloveboxError):
-    """A script ran, but committing its files to the host directory failed. The message says
-    whether the directory is unchanged."""
+    """A script ran, but its files could not be committed to the host directory. The message says whether the directory
+    is unchanged."""
 
     def __init__(self, message: str, execution: Any) -> None:
         from .run import Run
@@ -49,9 +49,11 @@ class CommitError(GloveboxError):
 
 
 class SuspensionError(GloveboxError):
-    """A script cannot be suspended now, or a suspended script cannot be resumed: the bytes are damaged or need another
-    interpreter, a script from a session is resumed outside one or the reverse, or the script behaves differently than
-    before."""
+    """A script cannot be suspended now, or a suspended script cannot be resumed.
+
+    A resumption fails if the bytes are damaged or need another interpreter, or if the script behaves differently than
+    before. It also fails if a script from a session is resumed outside a session, or the reverse.
+    """
 
 
 class ToolDenied(Exception):

@@ -1,7 +1,7 @@
 """A Jupyter kernel whose cells run in a sandbox.
 
-`python -m glovebox_sandbox.kernel install` registers it with Jupyter. Each notebook has its own interpreter, in its
-kernel's process. Cells can access neither that process nor the machine.
+`python -m glovebox_sandbox.kernel install` registers the kernel with Jupyter. Each notebook has its own interpreter, in
+the kernel's process. Cells can access neither that process nor the machine.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ LANGUAGES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings that a kernel is installed with."""
+    """The settings with which a kernel is installed."""
 
     language: str = "python"
     runtime: str | None = None
@@ -90,7 +90,7 @@ class _Reply:
 class _Output:
     """A buffer that sends a cell's output at most every 50 ms, from the thread of the kernel's loop.
 
-    The end of standard error is delayed a little longer: after an exception it is the traceback, which is sent as a
+    The end of standard error is delayed a little longer: it can be the traceback of an exception, which is sent as a
     separate message.
     """
 
@@ -114,8 +114,8 @@ class _Output:
         self._loop.call_soon_threadsafe(self._loop.call_later, self.INTERVAL, self._tick)
 
     def end(self, run: Run | None) -> None:
-        """Sends the remaining output, on the loop's thread. Leaves out a traceback at its end, and the limit's name
-        after the traceback."""
+        """Sends the remaining output, on the loop's thread. Omits a traceback at the end of the output, and the name of
+        the limit after the traceback."""
         with self._lock:
             pending, self._pending = self._pending, []
         at = len(pending)
@@ -160,7 +160,7 @@ class GloveboxKernel(Kernel):
     implementation = "glovebox"
     implementation_version = __version__
     settings = Settings()
-    """Set before the kernel is launched."""
+    """The settings of the kernel, assigned before it is launched."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -179,7 +179,7 @@ class GloveboxKernel(Kernel):
 
     @property
     def banner(self) -> str:
-        """The greeting of a console."""
+        """The greeting that a console shows."""
         return f"{self.settings.runtime or self.settings.language} in a sandbox (glovebox {__version__})"
 
     @property
@@ -203,7 +203,8 @@ class GloveboxKernel(Kernel):
         """Does nothing, like `pre_handler_hook`."""
 
     async def kernel_info_request(self, stream: Any, ident: Any, parent: Any) -> None:
-        """Waits briefly for the interpreter, whose version is in the answer. The very first start takes longer."""
+        """Waits up to two seconds for the interpreter, because the reply contains its version. The first start after an
+        installation can take longer."""
         if self._opening is not None:
             await asyncio.wait([asyncio.wrap_future(self._opening)], timeout=2)
         await super().kernel_info_request(stream, ident, parent)
@@ -240,7 +241,7 @@ class GloveboxKernel(Kernel):
         try:
             reply = await loop.run_in_executor(self._worker, work)
         except Exception as error:
-            # The frontend always expects a reply, whatever the error.
+            # The frontend expects a reply after every error.
             name = type(error).__name__
             is_ours = isinstance(error, GloveboxError)
             text = str(error) if is_ours else f"{error} (this is a bug in the kernel)"
@@ -273,7 +274,7 @@ class GloveboxKernel(Kernel):
         }
 
     async def do_complete(self, code: str, cursor_pos: int) -> dict[str, Any]:
-        """Completes names and attributes of the session."""
+        """Returns completions of the session's names and their attributes."""
         nothing: tuple[list[str], int] = ([], cursor_pos)
         matches, start = await self._query(
             lambda sessions: _introspection.complete(sessions.current, self.settings.language, code, cursor_pos),
@@ -292,14 +293,14 @@ class GloveboxKernel(Kernel):
         return {"status": "ok", "found": text is not None, "data": data, "metadata": {}}
 
     async def do_is_complete(self, code: str) -> dict[str, Any]:
-        """Returns the verdict of the language's own parser."""
+        """Returns whether the code is complete, according to the language's own parser."""
         return await self._query(
             lambda sessions: _introspection.is_complete(sessions.box, self.settings.language, split(code)[1]),
             {"status": "unknown"},
         )
 
     async def do_shutdown(self, restart: bool) -> dict[str, Any]:
-        """Cancels the running cell and ends the sessions. A restart is a new process with a new session."""
+        """Cancels the running cell and ends the sessions. After a restart, a new process opens a new session."""
         self._cancel()
 
         def close() -> None:
@@ -424,7 +425,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def install(options: argparse.Namespace) -> str:
-    """Writes the kernelspec, and returns its directory. Opens the sandbox once, to report invalid settings now."""
+    """Writes the kernelspec, and returns its directory. Opens the sandbox once, so that invalid settings are reported
+    during the installation."""
     from jupyter_client.kernelspec import KernelSpecManager
 
     settings = _settings(options)

@@ -14,7 +14,7 @@ class Secret:
     """A secret of the host. Scripts see only a placeholder."""
 
     env: str
-    """The environment variable of this process with the secret, read when the sandbox is made."""
+    """The environment variable of this process that contains the secret, read when the sandbox is created."""
     host: str
     """The only host that receives the secret, in the headers of requests."""
 
@@ -31,8 +31,7 @@ class Network:
     allow_private: Sequence[str] = ()
     """Non-public address ranges that requests may reach, such as `127.0.0.0/8`. Default: none."""
     secrets: Mapping[str, Secret] = field(default_factory=dict)
-    """Secrets, by the names of the environment variables through which scripts see the placeholders. Default:
-    none."""
+    """Secrets, keyed by the environment variables that contain their placeholders in scripts. Default: none."""
     methods: Sequence[str] | None = None
     """The allowed methods. Default: `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE` and `OPTIONS`."""
     request_count: int | None = None

@@ -21,13 +21,13 @@ DEFAULT_TIMEOUT_MS = 10_000
 MAX_TIMEOUT_MS = 3_600_000
 """Maximum timeout that a cell can request, in milliseconds."""
 
-# A cell should time out before it runs out of fuel: the fuel limit is the engine's default fuel per millisecond, times
-# the maximum timeout.
+# The fuel limit is the engine's default fuel per millisecond, times the maximum timeout. A cell thus times out before
+# its fuel is exhausted.
 _LIMITS = Limits(timeout_ms=MAX_TIMEOUT_MS, fuel=40_000_000 * MAX_TIMEOUT_MS)
 
 
 class UsageError(Exception):
-    """A magic's arguments are wrong."""
+    """An error for wrong arguments of a magic."""
 
 
 class _Parser(argparse.ArgumentParser):

@@ -83,7 +83,7 @@ class ToolCall:
     result: Any = None
     """The result; `None` if it exceeds `Limits.tool_record_bytes`."""
     error: str | None = None
-    """The reason for a failed call: the type of the error and its message in the script."""
+    """The reason for a failed call: the type and message of the error that the script received."""
     started_ms: float = 0.0
     """The time of the call, in milliseconds from the start of the execution."""
     duration_ms: float = 0.0
@@ -103,7 +103,7 @@ class Diagnostic:
 
 
 class RunFiles(Mapping[str, bytes]):
-    """The workspace's files as an execution left them: a mapping of paths to contents, read on demand."""
+    """The workspace's files as an execution left them: a mapping from paths to contents, read on demand."""
 
     __slots__ = ("_executed",)
 
@@ -148,7 +148,7 @@ class Run:
     """The outcome, output, resource use and changes of one execution."""
 
     def __init__(self, executed: BackendExecution) -> None:
-        """`Sandbox.execute` and `Session.execute` make instances."""
+        """Use `Sandbox.execute` or `Session.execute` to create an instance."""
         self._executed = executed
 
     @property
@@ -217,7 +217,7 @@ class Run:
 
     @cached_property
     def outcome(self) -> Outcome:
-        """How the script ended."""
+        """The way in which the script ended."""
         return Outcome(**self._record["outcome"])
 
     @property
@@ -294,7 +294,7 @@ class Run:
         return Guidance(fuel=FuelAnalysis(**guidance["fuel"]), advice=advice)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns all of the run except the files' contents, in the format of `glovebox run --json`."""
+        """Returns the run without the files' contents, in the format of `glovebox run --json`."""
         displays = [{"is_result": shown.is_result, "data": shown.bundle()} for shown in self.displays]
         # Each call returns a new copy. The JSON already has an entry for `displays`, which keeps its position.
         return {**json.loads(self._executed.json()), "displays": displays}

@@ -47,13 +47,13 @@ def _say(text: str) -> None:
 
 
 class Sandbox(Startable):
-    """A language with the permissions of its scripts. Every `execute` starts a new interpreter with new files.
+    """A sandbox for scripts of one language. Every `execute` starts a new interpreter with new files.
 
     >>> with Sandbox("python") as box:
     ...     box.execute("print(6 * 7)").stdout
     '42\\n'
 
-    With the native backend, any number of threads may execute at once.
+    With the native backend, any number of threads may execute scripts concurrently.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class Sandbox(Startable):
         `mounts` are further host directories by their paths in the sandbox.
 
         `tools` are functions that scripts can call. `env` and `args` are the scripts' environment variables and
-        arguments. `seed` makes random numbers reproducible. `clock_ns` stops the clock at this time, in
-        nanoseconds since 1970.
+        arguments. `seed` makes random numbers reproducible. `clock_ns` fixes the clock at this time, in nanoseconds
+        since 1970.
 
         `checkpoints` is the schedule of automatic checkpoints in sessions. `on_unwind` determines whether a session
-        whose script was stopped by force is rolled back or ends. `auto_persist_globals` carries the variables that JSON
-        can represent from one execution to the next. `metering="none"` counts no fuel: scripts run faster, and only the
-        timeout stops an endless script. `packages=False` runs Python without the bundled packages.
+        whose script was stopped by force is rolled back or ends. `auto_persist_globals` saves the variables that JSON
+        can represent in the workspace, and the next execution loads them. `metering="none"` counts no fuel: scripts run
+        faster, and only the timeout stops an endless script. `packages=False` runs Python without the bundled packages.
 
         `network` grants network access to `fetch`, `urllib.request` and `requests`; by default there is none.
 
@@ -151,14 +151,14 @@ class Sandbox(Startable):
         if waits and backend == "auto":
             backend = "wasm"
         if backend in ("auto", "daemon"):
-            # Imports an HTTP client.
+            # Imported here, because it imports an HTTP client, which other backends do not need.
             from . import _daemon_backend
         if backend == "auto":
             try:
                 kind, opened = "daemon", _daemon_backend.open_backend(name, policy, wait)
             except GloveboxError:
-                # No daemon answers, or the daemon does not support the options: this process opens the sandbox or
-                # raises the reason.
+                # No daemon answers, or the daemon does not support the options. This process opens the sandbox, or
+                # raises an error with the reason.
                 backend = "wasm"
         if backend == "wasm":
             backend = "native" if _native_backend.is_here() else "component"
@@ -222,11 +222,13 @@ class Sandbox(Startable):
     ) -> Run:
         """Runs a script in a new interpreter, and drops the interpreter.
 
-        A script that raises or reaches a limit is a run too. `name` is the file name in tracebacks; a name that ends in
-        `.ts` marks the script as TypeScript. `context` is a value that JSON can represent, for the script's global
-        variable of that name. The execution is cancelled after `timeout_ms`. `on_stdout` and `on_stderr` are called
-        with the script's output as it is written, from this thread; with a component, after the script has ended. An
-        exception from them cancels the execution and is raised.
+        A script that raises an exception or reaches a limit also returns a `Run`. `name` is the file name in
+        tracebacks; a name that ends in `.ts` marks the script as TypeScript. `context` is a value that JSON can
+        represent, for the script's global variable of that name. The execution is cancelled after `timeout_ms`.
+
+        `on_stdout` and `on_stderr` are called on this thread with the script's output as it is written; with a
+        component, after the script has ended. If one of them raises an exception, the execution is cancelled and the
+        exception is raised again.
         """
         return Run(
             self._backend.execute(_input(source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr, None))
@@ -274,7 +276,7 @@ class Sandbox(Startable):
     def resume(self, state: bytes, *, id: str | None = None) -> Session:
         """Restores a session from the bytes that `Session.hibernate` returned, here or elsewhere.
 
-        Resuming bytes from another author runs their code, within this sandbox's limits.
+        Resuming bytes from another author runs that author's code, within this sandbox's limits.
         """
         backend = self._backend
         return Session(backend.resume(_check.of("state", bytes, state), _check.optional("id", str, id)), backend)
@@ -294,9 +296,11 @@ class Sandbox(Startable):
         return waiting_calls(suspending_backend(self._backend).suspended_calls(_check.of("state", bytes, state)))
 
     def resume_suspended_session(self, state: bytes, *, id: str | None = None) -> Session:
-        """Restores the session of a suspended run, in its state before the run. Its `resume_suspended` resumes the run.
+        """Restores the session of a suspended run, in its state before the run. The session's `resume_suspended` then
+        resumes the run.
 
-        Random numbers of the interpreter's generators are the same in all sessions that are restored from these bytes.
+        The interpreter's random number generators have the same state in all sessions that are restored from these
+        bytes.
         """
         return _restored(self._backend, _check.of("state", bytes, state), _check.optional("id", str, id))
 
@@ -404,7 +408,7 @@ class Session(Startable):
         return self._session.checkpoint()
 
     def checkpoints(self) -> list[CheckpointInfo]:
-        """The checkpoints of the session, oldest first."""
+        """Returns the session's checkpoints, oldest first."""
         return [CheckpointInfo(**each) for each in json.loads(self._session.checkpoints())]
 
     def undo(self, checkpoint: int | None = None) -> int:

@@ -57,10 +57,10 @@ class Tool:
     >>> tool.name, tool.description, tool.schema["required"]
     ('add', 'Adds two numbers.', ['a'])
 
-    The tool has the name of the function, its docstring as description, and a schema made from its type hints.
-    Arguments are validated against the schema before the call. The function must return a value that JSON can
-    represent. A `ToolDenied` becomes `tools.ToolDenied` in the script, and any other exception becomes
-    `tools.ToolError`. An `async` function is awaited on the loop of the `AsyncSandbox`, otherwise on a separate loop.
+    The tool's name, description and schema come from the function's name, docstring and type hints. Arguments are
+    validated against the schema before the call. The function must return a value that JSON can represent. A
+    `ToolDenied` becomes `tools.ToolDenied` in the script, and any other exception becomes `tools.ToolError`. An `async`
+    function is awaited on the loop of the `AsyncSandbox`; in a `Sandbox`, it is awaited on a separate loop.
     Tools run concurrently, on separate threads.
     """
 
@@ -77,8 +77,8 @@ class Tool:
     ) -> None:
         """`schema` is a JSON Schema of an object whose properties are the named arguments.
 
-        With `waits=True`, calls do not call the function: they wait for an answer from the caller of `Sandbox.start`.
-        In `execute`, they fail. Only the native backend and a daemon support this.
+        With `waits=True`, a tool call does not call the function: it waits for an answer from the caller of
+        `Sandbox.start`. In `execute`, the call fails. Only the native backend and a daemon support `waits`.
         """
         if not callable(function):
             raise _check.wrong("function", "callable", function)
@@ -193,7 +193,7 @@ def await_here(coroutine: Coroutine[Any, Any, Any], token: Token) -> Any:
 
 
 async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Awaits the tool. Converts `SystemExit`, which would end the caller's loop, to an error of the tool."""
+    """Awaits a tool's coroutine. Converts `SystemExit`, which would end the caller's loop, to an error of the tool."""
     try:
         return await coroutine
     except SystemExit as error:
@@ -201,15 +201,15 @@ async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 AnswerKind = Literal["returned", "failed", "denied"]
-"""The outcome of a call."""
+"""The outcome of a tool call."""
 
 Answer = tuple[AnswerKind, str]
-"""The answer to a call: its outcome, and the result as JSON text or the text of the failure."""
+"""The answer to a tool call: its outcome, and the result as JSON text or the text of the failure."""
 
 
 def answer(tool: Tool, wait: Await, arguments: str, token: Token) -> Answer:
-    """Answers a call."""
-    import asyncio  # takes 10 ms, and programs without tools do not need it
+    """Calls a tool's function with JSON arguments, and converts its result or exception to an answer."""
+    import asyncio  # The import takes 10 ms, and programs without tools do not need it.
 
     try:
         result = tool.function(**json.loads(arguments))

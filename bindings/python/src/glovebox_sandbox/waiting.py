@@ -52,7 +52,7 @@ class WaitingRun:
     """
 
     def __init__(self, started: Started, calls: list[Call], options: RunOptions) -> None:
-        """`Sandbox.start` and `Session.start` make instances."""
+        """Use `Sandbox.start` or `Session.start` to create an instance."""
         self._started = started
         self._options = options
         self._calls = waiting_calls(calls)
@@ -91,7 +91,7 @@ class WaitingRun:
         contains reasons: the calls raise `tools.ToolDenied` in the script. `failed` contains messages: the calls raise
         `tools.ToolError`. Answers to calls that have timed out are ignored.
 
-        The listeners of `start` receive the output that the script has written since.
+        The listeners of `start` receive the output that the script writes until it ends or waits again.
         """
         return advance(self._started, _answers(self._calls, answers, denied, failed), self._options)
 
@@ -120,19 +120,19 @@ class WaitingRun:
         ['red\\n', 'green\\n', 'blue\\n']
 
         Each fork repeats the script without calling tools, until it waits. This takes about as much CPU time as the
-        script had used. Each fork has its own interpreter and files. In a session, it has its own `session`, in its
-        state before the script. Forks keep the listeners and the `timeout_ms` of `start`, and the time of each one
+        script has used so far. Each fork has its own interpreter and files. In a session, it has its own `session`, in
+        its state before the script. Forks keep the listeners and the `timeout_ms` of `start`; the time of each fork
         starts again.
 
         Raises the errors of `suspend` and `resume_suspended`. If a fork cannot be created, the other forks are
-        cancelled. To keep the run in this case, use `suspend`, and resume its bytes several times.
+        cancelled, and the run is lost. To keep the run in this case, use `suspend`, and resume its bytes several times.
         """
         return self._fork([None] * _check.whole("count", count))
 
     def _fork(self, tokens: list[Any]) -> list[WaitingRun]:
         """Like `fork`, with a token for each fork."""
         options = self._options
-        # Raises an error before the run ends, if the sandbox was closed.
+        # If the sandbox was closed, this raises an error before the run ends.
         _suspending(options.place._startable())
         state = self.suspend()
         forks = []
@@ -149,7 +149,7 @@ class WaitingRun:
 
 
 class Startable:
-    """The methods of sandboxes and sessions for scripts that wait for answers. They need the native backend or a
+    """The methods of sandboxes and sessions for scripts that wait for answers. They require the native backend or a
     daemon."""
 
     def _startable(self) -> object:
@@ -161,8 +161,8 @@ class Startable:
         raise NotImplementedError
 
     def _fork_place(self, state: bytes) -> Startable:
-        """Returns the sandbox, or a new session in its state before a suspended run, where a fork of the run is
-        resumed."""
+        """Returns the place where a fork of a suspended run is resumed: the sandbox, or a new session in its state
+        before the run."""
         raise NotImplementedError
 
     def start(
@@ -181,8 +181,8 @@ class Startable:
         answer.
 
         `timeout_ms` includes the time that the script waits in memory, but not the time while it is suspended.
-        `on_stdout` and `on_stderr` are called while this method or `WaitingRun.answer` runs, from its thread. An
-        exception from them cancels the script and is raised.
+        `on_stdout` and `on_stderr` are called while this method or `WaitingRun.answer` runs, on its thread. If one of
+        them raises an exception, the script is cancelled and the exception is raised again.
         """
         return start(self, _input(source, name, kind, stdin, context, timeout_ms, on_stdout, on_stderr, None))
 
@@ -201,22 +201,22 @@ class Startable:
         in `WaitingRun.answer`. Without answers, the result waits for the same calls.
 
         The script starts again, and receives the same answers, times and random numbers as before, without calling
-        tools, until it waits for the same calls. This takes about as much CPU time as the script had used. The result
-        contains everything since the first start, but `on_stdout` and `on_stderr` receive only new output. A run that
-        was suspended in a session is resumed in the session that `Sandbox.resume_suspended_session` restores.
+        tools, until it waits for the same calls. This takes about as much CPU time as the script used before. The
+        result contains everything since the first start, but `on_stdout` and `on_stderr` receive only new output. To
+        resume a run that was suspended in a session, use the session that `Sandbox.resume_suspended_session` restores.
 
         The tools, files, arguments and environment variables must be the same. If the script behaves differently, if
         the bytes are damaged, or if the interpreter is different, raises `SuspensionError`. The bytes can be resumed
         several times, for example with different answers.
 
-        Resuming bytes from another author runs their code, within this sandbox's limits.
+        Resuming bytes from another author runs that author's code, within this sandbox's limits.
         """
         listener = listener_of(on_stdout, on_stderr)
         return resume(self, state, timeout_ms, listener, None, answers, denied, failed)
 
 
 def suspending_backend(backend: object) -> SuspendingBackend:
-    """Returns a backend that can suspend. Raises `UnsupportedError` for others."""
+    """Returns the backend if it can suspend executions. Otherwise, raises `UnsupportedError`."""
     if not isinstance(backend, SuspendingBackend):
         raise _unsupported()
     return backend
@@ -248,7 +248,7 @@ def resume(
     denied: Mapping[int, str] | None,
     failed: Mapping[int, str] | None,
 ) -> Run | WaitingRun:
-    """Resumes a suspended run in a sandbox or a session, and answers when the script waits again."""
+    """Resumes a suspended run in a sandbox or a session, and passes the answers when the script waits again."""
     if timeout_ms is not None:
         _check.whole("timeout_ms", timeout_ms)
     run = _resume(_check.of("state", bytes, state), RunOptions(place, timeout_ms, listener), token)
@@ -270,7 +270,7 @@ def advance(
 
 
 def waiting_calls(calls: list[Call]) -> list[WaitingCall]:
-    """Converts calls for users."""
+    """Converts a backend's calls to `WaitingCall` objects."""
     return [WaitingCall(id=id, name=name, arguments=json.loads(arguments)) for id, name, arguments in calls]
 
 
@@ -290,7 +290,7 @@ def _answers(
     denied: Mapping[int, str] | None,
     failed: Mapping[int, str] | None,
 ) -> list[tuple[int, AnswerKind, str]]:
-    """Checks the answers. Each is for one of the waiting calls."""
+    """Checks that each answer is for one of the waiting calls, and converts results to JSON text."""
     waiting = [call.id for call in calls]
     given: dict[int, tuple[AnswerKind, str]] = {}
     kinds: list[tuple[str, AnswerKind, Mapping[int, Any] | None]] = [

@@ -1,7 +1,7 @@
-"""The complete contract `glovebox:sandbox`, over a provider component that `wasmtime` runs.
+"""The complete contract `glovebox:sandbox`, implemented by a provider component that runs in `wasmtime`.
 
 `glovebox_sandbox.Sandbox(backend="component")` uses this module. Use it directly for features that only the contract has: a
-policy for each execution, descriptions of providers, and the contract's names of errors.
+policy for each execution, descriptions of providers, and the contract's error names.
 
     >>> sandbox = Sandbox("glovebox-python-closed.wasm")
     >>> sandbox.execute("print(6 * 7)").stdout.bytes

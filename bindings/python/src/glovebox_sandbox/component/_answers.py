@@ -29,7 +29,7 @@ class Tool:
     """
 
     def described(self) -> types.Tool:
-        """The description in the contract's types."""
+        """Returns the tool's description in the contract's types."""
         schema = None if self.arguments_schema is None else json.dumps(self.arguments_schema)
         return types.Tool(name=self.name, description=self.description, arguments_schema=schema)
 

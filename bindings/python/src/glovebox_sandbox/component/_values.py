@@ -1,8 +1,8 @@
 """Converts between the contract's types in `types` and the values of `wasmtime`.
 
-`wasmtime` has no types for a component's values. Records have the contract's names as attributes, and enums are
-strings. A case of a variant is the bare value if its class identifies the case, and a `Variant` otherwise. The
-annotations in `types` contain everything that is needed to tell these forms apart.
+`wasmtime` represents a component's values without named types. Records have the contract's names as attributes, and
+enums are strings. A case of a variant is the bare value if its class identifies the case, and a `Variant` otherwise.
+The annotations in `types` determine which form a value has.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def lift(hint: Any, value: Any) -> Any:
 
 
 def lift_result(ok: Any, value: Any) -> tuple[bool, Any]:
-    """Returns whether a function of the contract succeeded, with its result or its error."""
+    """Returns `True` and the result of one of the contract's functions, or `False` and its error."""
     ok_shape, error = _shape(ok), _shape(types.SandboxError)
     if ok_shape.classes() & error.classes():
         return (value.tag == "ok", (ok_shape if value.tag == "ok" else error).lift(value.payload))
@@ -137,7 +137,7 @@ class _Record(_Shape):
 
 
 class _Cases(_Shape):
-    """A variant, an option or a result. Cases are tried in this order."""
+    """A variant, an option or a result. Cases are tried in the order of `cases`."""
 
     def __init__(self, cases: list[tuple[str, _Shape | None]]) -> None:
         super().__init__(Variant)
@@ -201,7 +201,7 @@ class _Variant(_Cases):
 
 
 class _Result(_Cases):
-    """A result whose two types are distinct."""
+    """A result whose success and error types are distinct."""
 
     def __init__(self, ok: Any, error: Any) -> None:
         self.error = error

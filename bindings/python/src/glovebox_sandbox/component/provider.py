@@ -25,7 +25,8 @@ _PIECE_BYTES = 16 << 20
 """Maximum size of the result of one read call, in bytes."""
 
 _STACK_BYTES = 512 << 10
-"""Wasmtime's default, made explicit: it determines the maximum call depth of scripts."""
+"""Stack size of guests, in bytes. It equals Wasmtime's default, and is set explicitly because it determines the maximum
+call depth of scripts."""
 
 
 @functools.cache
@@ -38,7 +39,7 @@ def _engine(stack_bytes: int) -> wasmtime.Engine:
 
 
 class Provider:
-    """A compiled provider, from which instances are made."""
+    """A compiled provider, from which instances are created."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Compiles a component, or loads it from Wasmtime's cache."""
@@ -72,7 +73,7 @@ class _Instance:
         return self.function(name)(self.store, *arguments)
 
     def answers(self) -> bool:
-        """Tests whether the instance can be entered: an instance that has trapped cannot."""
+        """Tests whether the instance can be entered. After a trap, it cannot."""
         try:
             self.call("info")
         except wasmtime.WasmtimeError:
@@ -99,7 +100,7 @@ class Sandbox:
     def __init__(
         self, provider: Provider | str | os.PathLike[str], tools: Sequence[Tool] | Answers = ()
     ) -> None:
-        """The closed providers support no tools."""
+        """Creates a sandbox from a provider, or from the path of its component. Closed providers support no tools."""
         self._provider = provider if isinstance(provider, Provider) else Provider(provider)
         self._answers = tools if isinstance(tools, Answers) else Answers(tools)
         self._instance: _Instance | None = None
@@ -120,8 +121,8 @@ class Sandbox:
     ) -> types.Execution:
         """Runs a script in a new interpreter, and drops the interpreter.
 
-        A script that raises or reaches a limit is an execution too. `runtime` is `python`, `javascript`, or the name of
-        a runtime that `info` lists. Default: the provider's first runtime.
+        A script that raises an exception or reaches a limit also returns an execution. `runtime` is `python`,
+        `javascript`, or the name of a runtime that `info` lists. Default: the provider's first runtime.
         """
         execution: types.Execution = self._call(types.Execution, "execute", *self._script(script, runtime, policy))
         return execution
@@ -129,7 +130,7 @@ class Sandbox:
     def execute_with_files(
         self, script: str | types.Request, *, runtime: str | None = None, policy: types.Policy | None = None
     ) -> tuple[types.Execution, dict[str, bytes], list[types.FileEntry]]:
-        """Like `execute`, and also returns the files that the script left: their contents and their entries."""
+        """Like `execute`, but also returns the files that the script left: their contents and their entries."""
         no_tools, no_answers = lower(list[types.Tool], []), lower(list[types.ToolAnswer], [])
         started = self._call(object, "start", *self._script(script, runtime, policy), no_tools)
         try:
@@ -207,7 +208,7 @@ class Sandbox:
         return _pieces(lambda at: self._call(bytes, "[method]files.read", files, path, at, _PIECE_BYTES))
 
     def _enter(self, name: str, *arguments: Any) -> Any:
-        """Calls into the instance. All calls use this method, so that none enters an instance that has trapped."""
+        """Calls into the instance. All calls use this method, so that no call enters an instance that has trapped."""
         instance = self._current()
         try:
             return instance.call(name, *arguments)
@@ -305,7 +306,7 @@ class Session:
         return checkpoint
 
     def checkpoints(self) -> list[types.CheckpointInfo]:
-        """The checkpoints of the session, oldest first."""
+        """Returns the session's checkpoints, oldest first."""
         checkpoints: list[types.CheckpointInfo] = self._call(list[types.CheckpointInfo], "checkpoints")
         return checkpoints
 

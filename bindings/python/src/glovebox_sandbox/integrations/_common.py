@@ -1,4 +1,4 @@
-"""The shared parts of the adapters: an interpreter whose scripts call the host's functions by their bare names, and
+"""The code shared by the adapters: an interpreter whose scripts call the host's functions by their bare names, and
 reports for models."""
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ T = TypeVar("T")
 Made = TypeVar("Made")
 
 DEFAULT_LIMITS = Limits(timeout_ms=60_000, fuel=60_000 * 40_000_000, tool_timeout_ms=60_000, tool_calls=1_000)
-"""The default limits of adapters. A script's tools may call models, which takes longer than the ten seconds of a
-sandbox's own default. The ratio of fuel to time is the default one, so that a script times out first."""
+"""The default limits of adapters. A script's tools may call models, which can take longer than a sandbox's default
+timeout of ten seconds. The ratio of fuel to time is the default one, so that a script times out before its fuel is
+exhausted."""
 
 MAX_CHARACTERS = 20_000
 """Default maximum length of a report for a model, in characters."""
@@ -42,7 +43,7 @@ _SCHEMA = {
     "additionalProperties": False,
 }
 
-# Scripts run in `__main__`, where this prelude also executes. It leaves no name there, only the `_host` module in
+# The prelude executes in `__main__`, like the scripts. It defines no names there, and only adds the `_host` module to
 # `sys.modules`.
 _PRELUDE = f'''
 def _prepare(dispatch):
@@ -118,9 +119,9 @@ def threads_of(sandbox: _ThreadedSandbox) -> _Threads:
 class Interpreter:
     """A sandbox with one session, in which scripts find the host's `functions` as globals.
 
-    `functions` may change at any time: a removed function is refused immediately, and the next script can call an added
-    function. A call to one of `ends` ends the script after the host has been called. If `replace` is true, a new
-    session replaces one that has ended.
+    `functions` may change at any time: calls to a removed function fail immediately, and the next script can call an
+    added function. A call to one of `ends` ends the script after the function has run on the host. If `replace` is
+    true, a new session replaces one that has ended.
     """
 
     def __init__(
@@ -162,9 +163,9 @@ class Interpreter:
             described = "Calls a function of the host by its name."
             tools.append(Tool(self._dispatch, name=_DISPATCHER, description=described, schema=_SCHEMA))
         if limits is None:
-            # The limits of a daemon can be lower, and a request cannot raise them.
+            # A daemon's own limits can be lower, and a request cannot raise them.
             limits = Limits() if options.get("backend") == "daemon" else DEFAULT_LIMITS
-        # Options are checked immediately. The slow start is deferred to the first script.
+        # The options are checked now. The sandbox, which takes time to open, opens with the first script.
         self._sandbox = _ThreadedSandbox(language, limits=limits, tools=tools, **options)
         self._is_open = False
 
@@ -177,7 +178,7 @@ class Interpreter:
         return self._awaited(result, self._loop) if inspect.isawaitable(result) else self._plain(result)
 
     async def _awaited(self, result: Awaitable[Any], loop: asyncio.AbstractEventLoop | None) -> Any:
-        """Awaits on the loop of the script's caller, if there is one."""
+        """Awaits a result on the loop of the script's caller, if the caller has one."""
 
         async def whole() -> Any:
             return await result
@@ -200,7 +201,7 @@ class Interpreter:
         return session
 
     def _bind(self, session: Session, bound: frozenset[str]) -> frozenset[str]:
-        """Makes the functions globals of the session, unless they already are."""
+        """Defines the functions as globals of the session, unless they are already defined."""
         wanted = frozenset(self._functions or ()) | frozenset(self._ends)
         if wanted == bound:
             return bound
@@ -321,7 +322,7 @@ def failure(run: Run) -> str:
 
 
 def report(run: Run, max_characters: int = MAX_CHARACTERS) -> str:
-    """Returns a script's output and the value of its last expression, and the cause of a failure, for a model."""
+    """Returns a report for a model: a script's output, the value of its last expression, and the cause of a failure."""
     parts = [run.stdout.rstrip("\n")]
     if run.ok:
         parts += [run.stderr.rstrip("\n"), run.value_repr or ""]
@@ -334,8 +335,8 @@ class CodeTool:
     """A tool that runs a model's code in its own sandbox, and returns a report for the model.
 
     Variables, functions and files persist between calls unless `keep=False`. All conversations that use this tool share
-    its session, so create a tool for each conversation. `name` and `description` describe the tool to the model. Of a
-    longer report, `max_characters` are kept. `limits` and the other options, including `language="javascript"` and
+    its session, so create a tool for each conversation. `name` and `description` describe the tool to the model.
+    Reports are shortened to `max_characters`. `limits` and the other options, including `language="javascript"` and
     `tools=[…]`, are those of `Sandbox`. By default, the timeout of a call is 60 seconds.
     """
 

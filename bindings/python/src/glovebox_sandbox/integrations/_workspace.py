@@ -1,4 +1,4 @@
-"""Files and Python commands for frameworks whose agents have a sandbox with a file system and a command line."""
+"""Files and Python commands for frameworks whose agents expect a sandbox with a file system and a command line."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Result:
 
 
 class Workspace:
-    """A directory of the host at `/app`, in which each command runs in a new interpreter."""
+    """A host directory at `/app`. Each command runs there in a new interpreter."""
 
     def __init__(
         self, *, workspace: str | os.PathLike[str] | None = None, limits: Limits | None = None, **options: Any
@@ -158,7 +158,7 @@ class Workspace:
         timeout: float | None = None,
         token: Any = None,
     ) -> Result:
-        """Runs Python code. Modules are searched in `first` before all other directories. Default: `cwd`."""
+        """Runs Python code. Imports search the directory `first`, by default `cwd`, before all other directories."""
         cwd = _within(cwd or ROOT)
         first = first or cwd
         if cwd != ROOT or first != ROOT:
@@ -203,7 +203,7 @@ class Workspace:
             return session.files.read(inside) if contents is None else session.files.write(inside, contents)
 
     def read(self, path: str) -> bytes:
-        """Returns a file's contents. Like all operations on files, raises `OSError` if it fails."""
+        """Returns a file's contents. Raises `OSError` on failure, like all file operations."""
         contents: bytes = self._operate("read", path)
         return contents
 
@@ -216,7 +216,7 @@ class Workspace:
         return Entry(*self._operate("stat", path))
 
     def has_directory(self, path: str) -> bool:
-        """Returns `True` for a directory."""
+        """Returns `True` if the path is an existing directory."""
         try:
             return self.stat(path).kind == "directory"
         except OSError:
@@ -227,11 +227,11 @@ class Workspace:
         return [Entry(*each) for each in self._operate("list", path)]
 
     def walk(self, path: str = ROOT) -> list[Entry]:
-        """Lists the files in a directory and in the directories below."""
+        """Lists the files in a directory and its subdirectories."""
         return [Entry(*each) for each in self._operate("walk", path)]
 
     def read_all(self, path: str = ROOT) -> dict[str, bytes]:
-        """Returns the contents of the files in a directory and in the directories below."""
+        """Returns the contents of the files in a directory and its subdirectories."""
         entries = self.walk(path)
         with self._lock, Sandbox(**self._options) as box, box.session() as session:
             files = session.files
@@ -273,7 +273,7 @@ def _within(path: str) -> str:
 
 
 def _parse(command: str | Sequence[str], stdin: str, cwd: str) -> tuple[list[str], str, str]:
-    """Returns the arguments of Python, its input and its working directory."""
+    """Parses a command. Returns the arguments of Python, its standard input and its working directory."""
     if not isinstance(command, str):
         args = [*command]
         if len(args) == 3 and posixpath.basename(args[0]) in ("sh", "bash") and args[1] in ("-c", "-lc"):

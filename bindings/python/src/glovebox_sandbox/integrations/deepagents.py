@@ -65,7 +65,7 @@ class GloveboxBackend(SandboxBackendProtocol):
         return self._id
 
     def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
-        """Runs a command that starts Python. Any other command has the exit code 127."""
+        """Runs a command that starts Python. Any other command fails with exit code 127."""
         return _response(self._workspace.run(command, timeout=timeout or None))
 
     async def aexecute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
@@ -139,7 +139,7 @@ class GloveboxBackend(SandboxBackendProtocol):
         return grep_matches_from_files(files, pattern, path.rstrip("/"), glob, max_count=max_count)
 
     def glob(self, pattern: str, path: str | None = None) -> GlobResult:
-        """Finds files by their names, the most recently changed first."""
+        """Finds files by name, the most recently changed first."""
         path = path or ROOT
         try:
             matches = compile_grep_include_glob(pattern)

@@ -25,7 +25,7 @@ _SUBMIT = "SUBMIT"
 class GloveboxInterpreter:
     """dspy's `CodeInterpreter` in a Glovebox session: `dspy.configure(interpreter_factory=GloveboxInterpreter)`.
 
-    Host tools and `SUBMIT` are global functions of the scripts. Arguments and results cross as JSON. A script that
+    Host tools and `SUBMIT` are global functions in scripts. Arguments and results are passed as JSON. A script that
     reaches a limit raises a `CodeExecutionError`, and the session continues. A script that ends its interpreter raises
     a `CodeInterpreterError`, as does every later call.
     """
@@ -151,7 +151,7 @@ class GloveboxInterpreter:
         return value if value is not None else run.stdout or None
 
     def __call__(self, code: str, variables: Mapping[str, Any] | None = None) -> Any:
-        """Same as `execute`."""
+        """Calls `execute`."""
         return self.execute(code, variables)
 
     def __enter__(self) -> GloveboxInterpreter:

@@ -32,8 +32,8 @@ class GloveboxCodeExecutor(BaseCodeExecutor):
     """An executor of an `LlmAgent`'s code: `LlmAgent(…, code_executor=GloveboxCodeExecutor(stateful=True))`.
 
     With `stateful=True`, each conversation has its own session, whose variables and files persist. By default, every
-    script starts in a new interpreter. Input files are in the working directory, and files that a script wrote are its
-    output files.
+    script starts in a new interpreter. A script finds its input files in the working directory. The files that it
+    writes are its output files.
     """
 
     _sandbox_options: dict[str, Any] = PrivateAttr(default_factory=dict)

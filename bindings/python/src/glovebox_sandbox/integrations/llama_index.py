@@ -28,7 +28,7 @@ def code_execute_fn(
     `functions` are the agent's `tools`: scripts call them by name, and they run on the host, on the agent's loop if
     they are `async`. Variables persist between calls unless `keep=False`. The dict has `stdout`, `stderr`, the `value` of
     the last expression as the interpreter prints it, and `error`. `error` is the traceback and advice for a failed
-    script, otherwise `None`. Of a longer text, `max_characters` are kept. `limits` and the other options are those of
+    script, otherwise `None`. Each text is shortened to `max_characters`. `limits` and the other options are those of
     `Sandbox`.
     """
     named: dict[str, Callable[..., Any]] = {}

@@ -43,7 +43,8 @@ class GloveboxSandboxSession(BaseSandboxSession):
     async def _exec_internal(self, *command: str | Path, timeout: float | None = None) -> ExecResult:
         args = [str(each) for each in command]
         if args[0] in ("chmod", "test") and len(args) == 3:
-            # Commands of the SDK itself: it sets permissions, which these files do not have, and checks directories.
+            # The SDK itself runs these commands. `chmod` has no effect, because the workspace has no permissions.
+            # `test` checks for a directory.
             is_ok = args[0] == "chmod" or await self._workspace.run_async("has_directory", args[2])
             return ExecResult(stdout=b"", stderr=b"", exit_code=0 if is_ok else 1)
         env = await self.state.manifest.environment.resolve()
@@ -79,7 +80,7 @@ class GloveboxSandboxSession(BaseSandboxSession):
         return [_entry(each) for each in await self._operate("entries", path, user=user, write=False)]
 
     async def rm(self, path: Path | str, *, recursive: bool = False, user: Any = None) -> None:
-        """Removes a file or link, and with `recursive` a directory with its contents."""
+        """Removes a file or link; with `recursive`, also a directory with its contents."""
         if not recursive:
             await self._refuse_directory(path, user)
         try:
@@ -95,13 +96,13 @@ class GloveboxSandboxSession(BaseSandboxSession):
         await self._operate("move", source, to.as_posix(), user=user)
 
     async def mkdir(self, path: Path | str, *, parents: bool = False, user: Any = None) -> None:
-        """Creates a directory, and with `parents` its parent directories."""
+        """Creates a directory; with `parents`, also its parent directories."""
         if not parents:
             await self._operate("stat", posixpath.dirname(self.normalize_path(path).as_posix()), user=user)
         await self._operate("make_directory", path, user=user)
 
     async def same_file(self, left: Path | str, right: Path | str, *, follow_symlinks: bool = True, user: Any = None) -> bool:
-        """Returns `True` for two paths of one file."""
+        """Returns `True` if both paths lead to the same file."""
         try:
             for path in (left, right):
                 await self._operate("stat", path, user=user, write=False)
@@ -191,7 +192,7 @@ class GloveboxSandboxClient(BaseSandboxClient[Any]):
         return session
 
     def deserialize_session_state(self, payload: dict[str, object]) -> SandboxSessionState:
-        """Restores a state."""
+        """Restores a session's state from its serialized form."""
         return self._deserialize_session_state_payload(payload, GloveboxSandboxSessionState)
 
 

@@ -62,11 +62,11 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
 
     @property
     def ref(self) -> WorkspaceRef:
-        """The identity of this object. Nothing else can attach to the workspace."""
+        """The identity of this object. No other object can attach to the workspace."""
         return self._ref
 
     async def working_dir(self) -> str:
-        """The working directory of commands, `/app`."""
+        """Returns the working directory of commands, `/app`."""
         return ROOT
 
     async def run(
@@ -77,7 +77,7 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> CommandResult:
-        """Runs a command that starts Python. Any other command has the exit code 127."""
+        """Runs a command that starts Python. Any other command fails with exit code 127."""
         if isinstance(command, str) != shell:
             raise TypeError("a string requires shell=True, and a list of arguments shell=False")
         result = await self._workspace.run_async("run", command, env=env, timeout=timeout)
@@ -118,7 +118,7 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
         await self._workspace.run_async("remove", path)
 
     async def exists(self, path: str) -> bool:
-        """Returns `True` for a file or directory."""
+        """Returns `True` if the file or directory exists."""
         try:
             await self.stat(path)
         except OSError:

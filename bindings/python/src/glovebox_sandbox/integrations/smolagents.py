@@ -22,8 +22,8 @@ class GloveboxExecutor(PythonExecutor):
     """An executor that runs an agent's code in a Glovebox session:
     `CodeAgent(tools=[…], model=…, executor=GloveboxExecutor())`.
 
-    The agent's tools run on the host, and scripts call them by name; arguments and results cross as JSON. Variables,
-    imports and files persist between steps. `final_answer(…)` ends the script.
+    The agent's tools run on the host, and scripts call them by name. Arguments and results are passed as JSON.
+    Variables, imports and files persist between steps. `final_answer(…)` ends the script.
     """
 
     def __init__(self, *, limits: Limits | None = None, **options: Any) -> None:
@@ -35,7 +35,7 @@ class GloveboxExecutor(PythonExecutor):
         self._answers: list[Any] = []
         self._interpreter = Interpreter(self._functions, ends=self._ends, limits=limits, **options)
         self.state: dict[str, Any] = {"__name__": "__main__", "_print_outputs": ""}
-        """The name of the scripts' module, and the output that the agent shows for a failed step."""
+        """The name of the module in which scripts run, and the output that the agent shows for a failed step."""
 
     def send_tools(self, tools: Mapping[str, Callable[..., Any]]) -> None:
         """Replaces the tools that scripts can call."""

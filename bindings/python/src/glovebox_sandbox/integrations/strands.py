@@ -33,7 +33,7 @@ class GloveboxSandbox(Sandbox):
         self._workspace = Workspace(limits=limits, **options)
 
     def get_tools(self) -> list[AgentTool]:
-        """The tools that the agent gets, unless it has tools of the same names."""
+        """Returns the tools that the agent gets, unless it has tools with the same names."""
         return [make_python_repl(sandbox=self), make_file_editor(sandbox=self)]
 
     async def execute_streaming(
@@ -45,7 +45,7 @@ class GloveboxSandbox(Sandbox):
         env: dict[str, str] | None = None,
         **kwargs: Any,
     ) -> AsyncGenerator[StreamChunk | ExecutionResult, None]:
-        """Runs a command that starts Python. Any other command has the exit code 127."""
+        """Runs a command that starts Python. Any other command fails with exit code 127."""
         result = await self._workspace.run_async("run", command, timeout=timeout, cwd=cwd, env=env)
         for chunk in _chunks(result, timeout):
             yield chunk
