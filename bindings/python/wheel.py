@@ -1,7 +1,7 @@
-"""Builds a wheel: `glovebox-sandbox` with a compiled native module, or without one for all platforms, or a package of
-interpreters (`--part`). Maturin would select Cargo's features again and so rebuild Wasmtime. The wheel is reproducible: its
-entries are sorted, and their time is SOURCE_DATE_EPOCH, in seconds since 1970, by default 1980, the earliest time in zip
-files.
+"""Builds a wheel: `glovebox-sandbox` with a compiled native module, `glovebox-sandbox` without one for all platforms,
+or a package of interpreters (`--part`). Maturin is not used, because it would select different Cargo features and
+rebuild Wasmtime. The wheel is reproducible: its entries are sorted, and their time is SOURCE_DATE_EPOCH, in seconds
+since 1970. The default time is the start of 1980, the earliest time in zip files.
 
 Prints the wheel's path.
 """
@@ -27,12 +27,12 @@ PARTS = {
     "python": "CPython 3.15 with numpy, pandas and other libraries, compiled to WebAssembly, for glovebox-sandbox",
     "data": "Machine code of numpy, pandas and other libraries, and an interpreter that has imported them, for glovebox-sandbox",
 }
-"""The packages of interpreters, with their summaries. `glovebox-sandbox` with a native module requires the first; the second
-is an extra."""
+"""The packages of interpreters, with their summaries. `glovebox-sandbox` with a native module requires the first
+package; the second package is an extra."""
 
 
 def metadata(project: str, readme: str, licences: list[str], part: str | None, is_native: bool) -> tuple[str, str, str]:
-    """Returns the name with the version, and the contents of METADATA and entry_points.txt."""
+    """Returns the wheel's name with its version, and the contents of METADATA and entry_points.txt."""
 
     def key(name: str) -> str:
         found = re.search(rf'^{name} = "(.*)"$', project, re.MULTILINE)
@@ -49,7 +49,8 @@ def metadata(project: str, readme: str, licences: list[str], part: str | None, i
     summary, requirements, entry = key("description"), [], script[1].replace('"', "")
     if part:
         readme, summary, extras, entry = f"{PARTS[part]}.\n", PARTS[part], [], ""
-    # A prepared bundle is only valid for the version that made it. An upgrade of one package alone is a conflict.
+    # A prepared bundle is only valid for the version that created it, so the requirement is exact: pip reports a
+    # conflict if one package alone is upgraded.
     if part == "data":
         requirements.append(f"{name}=={version}")
     elif is_native:
@@ -73,7 +74,7 @@ def metadata(project: str, readme: str, licences: list[str], part: str | None, i
 
 
 def platform() -> str:
-    """Returns the tag of this platform, which names only its processor and system."""
+    """Returns the wheel tag of this platform, which names only its processor and its operating system."""
     tag = subprocess.check_output(
         [sys.executable, "-c", "import sysconfig; print(sysconfig.get_platform())"], text=True
     ).strip()
@@ -96,7 +97,7 @@ def stripped(module: Path) -> bytes:
 
 
 def entries(part: str | None, module: bytes | None, bundles: Path) -> list[tuple[str, bytes]]:
-    """Returns the files in the wheel by name."""
+    """Returns the names and contents of the files in the wheel."""
     package = f"glovebox_sandbox_{part}" if part else "glovebox_sandbox"
     found = []
     if part:

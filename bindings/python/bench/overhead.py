@@ -1,5 +1,5 @@
-"""Measures the overhead of the Python part of an execution: compares `Sandbox.execute` with the engine's `execute` in a
-loop in Rust. Both run alternately in the same process, so other load on the machine affects both.
+"""Measures the overhead of the Python part of an execution: compares `Sandbox.execute` with a loop in Rust over the
+engine's `execute`. The two alternate in one process, so that other load on the machine affects both.
 
 usage: overhead.py [--max-us N]      prints JSON, in microseconds; fails if the difference exceeds N
 """

@@ -1,4 +1,4 @@
-//! Sets the linker options of each platform: on macOS, the interpreter's symbols are resolved when the module is
+//! Sets the linker options for extension modules: on macOS, the interpreter's symbols are resolved when the module is
 //! loaded.
 
 fn main() {

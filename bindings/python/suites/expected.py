@@ -1,7 +1,8 @@
 """A pytest plugin that compares a run with the list of tests that are expected not to pass.
 
-`EXPECTED` is the path of the list. Its first line, `# N tests`, is the size of the suite, so that a suite that pytest no longer collects
-fails. A line `# REASON` follows, and then the tests that do not pass for this reason. `BLESS=1` writes the list instead.
+The environment variable `EXPECTED` contains the path of the list. The first line of the list, `# N tests`, is the size
+of the suite, so that a run fails if pytest no longer collects the tests. Each line `# REASON` is followed by the tests
+that do not pass for this reason. `BLESS=1` writes the list instead of comparing it.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ class Comparison:
         self.report: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        # The file is always the same, and its directory depends on the checkout.
+        # All tests are in one file, and its path depends on the checkout, so the name omits the path.
         name = report.nodeid.partition("::")[2]
         # A test has reports for its setup, its call and its teardown. All of them must pass.
         self.passed[name] = self.passed.get(name, True) and report.passed
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        # Interrupted, or a module that cannot be imported.
+        # The run was interrupted, or a module cannot be imported: there is nothing to compare.
         if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             return
         is_bless = os.environ.get("BLESS") == "1"

@@ -1,4 +1,4 @@
-"""The standard tests of LangChain for sandboxes, with the adapter for Deep Agents, in `/app`."""
+"""LangChain's standard tests for sandboxes, with the adapter for Deep Agents. The tests use the directory `/app`."""
 
 from collections.abc import Iterator
 

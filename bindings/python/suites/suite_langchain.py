@@ -1,4 +1,4 @@
-"""The standard tests of LangChain for tools, with the tool that runs code."""
+"""LangChain's standard tests for tools, with the adapter's tool that runs code."""
 
 from typing import Any
 

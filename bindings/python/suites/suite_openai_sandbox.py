@@ -1,4 +1,4 @@
-"""The tests of the OpenAI Agents SDK for local sandboxes that do not depend on their processes, with the adapter."""
+"""The OpenAI Agents SDK's tests for local sandboxes, with the adapter. Omits tests that depend on local processes."""
 
 from glovebox_sandbox.integrations.openai_sandbox import GloveboxSandboxClient
 from tests.sandbox import test_run_cwd

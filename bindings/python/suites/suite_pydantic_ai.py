@@ -1,4 +1,4 @@
-"""The conformance tests of Pydantic AI for workspaces, with the adapter."""
+"""Pydantic AI's conformance tests for workspaces, with the adapter."""
 
 from collections.abc import Callable, Iterator
 

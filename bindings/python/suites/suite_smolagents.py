@@ -1,4 +1,4 @@
-"""The tests of smolagents for executors, with the adapter as the executor."""
+"""smolagents' tests for executors, with the adapter as the executor."""
 
 import sys
 import types

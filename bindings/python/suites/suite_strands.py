@@ -1,4 +1,4 @@
-"""The tests of Strands for sandboxes that run commands in a shell and in a container, with the adapter as the sandbox."""
+"""Strands' tests for sandboxes that run commands in a shell or a container, with the adapter as the sandbox."""
 
 import inspect
 from typing import Any
@@ -13,7 +13,8 @@ def create(*arguments: Any, **options: Any) -> GloveboxSandbox:
     return GloveboxSandbox()
 
 
-# The tests get their sandboxes from the first module's fixture `sandbox`, and from the second module's class.
+# The tests of the first module get their sandboxes from its fixture `sandbox`, and the tests of the second from its
+# class `DockerSandbox`.
 test_posix_shell._ShellTestSandbox = create
 test_docker.DockerSandbox = create
 sandbox = test_posix_shell.sandbox

@@ -1,4 +1,4 @@
-"""The same scripts in both languages, and sandboxes of both backends."""
+"""Scripts for the tests in both languages, and sandboxes of all backends."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ COMMAND = Path(os.environ.get("GLOVEBOX_COMMAND", Path(__file__).parents[3] / "t
 
 
 class Daemon:
-    """A separate daemon, whose socket the package uses from now on."""
+    """A daemon for the tests. Its constructor sets `GLOVEBOX_DAEMON_SOCKET` to its socket."""
 
     shared: Daemon | None = None
 
@@ -115,7 +115,8 @@ class Daemon:
 
 
 def use_daemon() -> None:
-    """Makes tests use one shared daemon, if the command has been built."""
+    """Makes the package use the daemon that all tests share. Starts it if necessary. Skips the test if the `glovebox`
+    command has not been built."""
     if not COMMAND.exists() and not os.environ.get("CI"):
         raise unittest.SkipTest(f"there is no `{COMMAND}`; build it with: cargo build --workspace")
     if Daemon.shared is None:
@@ -125,7 +126,7 @@ def use_daemon() -> None:
 
 
 class BackendCase:
-    """A backend with a language."""
+    """A test case for one backend and one language."""
 
     backend: Literal["native", "component", "daemon"] = "native"
     language = "python"

@@ -31,7 +31,7 @@ class Suite(BackendCase, Case):
                 ticks += 1
                 await asyncio.sleep(0.01)
 
-        # A slow machine needs more time for some ticks.
+        # On a slow machine, few ticks happen within a short timeout, so longer ones follow.
         for timeout_ms in (300, 3_000, 30_000):
             async with self.asynchronous(limits=Limits(timeout_ms=timeout_ms)) as box:
                 ticks = 0
@@ -89,7 +89,7 @@ class Suite(BackendCase, Case):
         self.assertEqual(loops, [asyncio.get_running_loop()])
 
     async def test_cancelling_a_task_cancels_its_execution(self) -> None:
-        # A component cannot be cancelled, and continues until its timeout.
+        # An execution in a component cannot be cancelled, and continues until its timeout.
         timeout_ms = 5_000 if self.backend == "component" else 100_000
         async with self.asynchronous(limits=Limits(timeout_ms=timeout_ms)) as box:
             task = asyncio.create_task(box.execute(self.script("endless")))
@@ -121,10 +121,10 @@ class Forever:
 
 
 class Cancelling(Suite):
-    """Backends that cancel tools."""
+    """Tests of backends that cancel tools."""
 
     def patient(self, tool: Callable[[], Awaitable[None]]) -> AsyncSandbox:
-        # The tests' daemon does not grant a longer timeout for tools.
+        # The daemon of the tests does not grant a longer timeout for tools.
         tool_timeout_ms = None if self.backend == "daemon" else 100_000
         return self.asynchronous(tools=[tool], limits=Limits(timeout_ms=100_000, tool_timeout_ms=tool_timeout_ms))
 

@@ -26,7 +26,7 @@ from glovebox_sandbox.types import (
 )
 
 PROVIDERS = Path(os.environ.get("GLOVEBOX_PROVIDERS", Path(__file__).parents[3] / "target/providers"))
-# QuickJS compiles faster than CPython, and the package treats both equally.
+# QuickJS compiles faster than CPython, and the package runs both with the same code.
 CLOSED = Provider(PROVIDERS / "glovebox-javascript-closed.wasm")
 FUEL = Policy(limits=Limits(fuel=50_000_000))
 
@@ -126,7 +126,7 @@ class Sandboxed(unittest.TestCase):
         self.assertEqual(self.json(session.get_variable("x")), "1")
 
     def test_trap_ends_sessions_and_the_next_call_gets_an_instance(self) -> None:
-        # No known script traps an instance with the default stack, so this instance has a smaller stack.
+        # No known script traps an instance with the default stack size, so this instance has a smaller stack.
         with mock.patch.object(implementation, "_STACK_BYTES", 128 << 10):
             sandbox = Sandbox(PROVIDERS / "glovebox-javascript-closed.wasm")
         sessions = [sandbox.open(), sandbox.open()]
@@ -147,7 +147,7 @@ class Sandboxed(unittest.TestCase):
             with self.assertRaisesRegex(RefusedError, "session-ended"):
                 session.execute("1")
             session.close()
-        # A trap inside a session loses the session.
+        # A trap during an execution in a session ends the session.
         with sandbox.open() as session, self.assertRaises(InstanceLostError) as lost:
             session.execute("function f() { return f(); } f()")
         self.assertEqual(lost.exception.sessions, (session.id,))
@@ -191,7 +191,7 @@ class Open(unittest.TestCase):
         self.assertEqual(odd.stdout.bytes, b"\\ud800\n")
         denied = sandbox.execute("try { await tools.deny({}) } catch (error) { console.log(error.name, error.message) }")
         self.assertEqual(denied.stdout.bytes, b"ToolDenied not today\n")
-        # A failed tool call does not trap.
+        # None of these failed calls has trapped the instance.
         self.assertEqual(sandbox.execute("1").outcome.tag, "completed")
 
     def test_time_is_limited(self) -> None:

@@ -34,7 +34,7 @@ from scripts import Daemon, use_daemon
 
 
 def nowhere(test: unittest.TestCase) -> Path:
-    """Makes tests find no daemon."""
+    """Sets the path of the daemon's socket to a file that does not exist, and returns the path."""
     directory = tempfile.TemporaryDirectory()
     test.addCleanup(directory.cleanup)
     path = Path(directory.name, "d.sock")
@@ -128,7 +128,7 @@ class Choosing(unittest.TestCase):
             Sandbox("cobol", backend="daemon")
         with self.assertRaisesRegex(PolicyError, "no name"):
             Sandbox("javascript", backend="daemon", tools=[Tool(print, name="no name", schema={"type": "object"})])
-        # The daemon closes the connection before it has read this request.
+        # The daemon closes the connection before it has read the whole request.
         with self.assertRaisesRegex(PolicyError, "larger than 50331648 bytes"):
             Sandbox("javascript", backend="daemon", files={"large": bytes(60 << 20)})
 
@@ -199,7 +199,7 @@ class Running(unittest.TestCase):
             return value
 
         box = Sandbox("javascript", backend="daemon", tools=[nested])
-        # The daemon rejects the first result. Python cannot serialize the second one.
+        # The daemon rejects the first result. Python cannot serialize the second result.
         for depth in (300, 100_000):
             run = box.execute(f"try {{ await tools.nested({{ depth: {depth} }}) }} catch (error) {{ console.log(error.name) }}")
             self.assertEqual((run.stdout, run.stderr), ("ToolError\n", ""), depth)
@@ -213,7 +213,7 @@ class Running(unittest.TestCase):
                 time.sleep(3)
             received.append(text)
 
-        # The daemon stops streaming when a script has waited two seconds in total for its client.
+        # The daemon stops streaming after a script has waited for its client for two seconds in total.
         source = "for (let i = 0; i < 1000; i++) console.log('x'.repeat(1000))"
         run = Sandbox("javascript", backend="daemon").execute(source, on_stdout=slowly)
         self.assertEqual(len("".join(received)), 1_001_000)
@@ -320,7 +320,7 @@ print(sessions[0].execute("2 + 2").value)
 
 class Cancelling(unittest.TestCase):
     def cancelled(self, source: str, *, tools: list[Callable[..., object]] | None = None) -> Run:
-        """Cancels a script once it has printed, and returns its result."""
+        """Cancels a script after it has printed, and returns its result."""
         use_daemon()
         token = CancelToken()
         backend = Sandbox("javascript", backend="daemon", tools=tools or [])._backend
@@ -450,7 +450,7 @@ class Unsafe(unittest.TestCase):
             self.assertTrue(marker.exists(), "scripts run without a sandbox")
 
     def test_limits_apply_in_a_background_job(self) -> None:
-        # A shell starts its background processes with SIGINT ignored.
+        # Like a process that a shell starts in the background, this process ignores SIGINT.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             session = Sandbox(backend="native", unsafe_native=True, limits=Limits(timeout_ms=200)).session()

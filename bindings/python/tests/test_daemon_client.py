@@ -76,7 +76,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 def opening(handler: Handler) -> tuple[int, object]:
-    """Answers the requests that open a sandbox."""
+    """Answers a request that opens a sandbox."""
     if handler.command == "POST":
         handler.body()
     return 200, {"protocol": 2} if handler.path == "/v1/info" else RECORD
@@ -162,7 +162,7 @@ class Scripted(unittest.TestCase):
         def reply(handler: Handler) -> tuple[int, object]:
             if handler.command == "GET":
                 return opening(handler)
-            # The rest of the request is not read.
+            # The server closes the connection without reading the rest of the request.
             handler.close_connection = True
             return 413, {"type": "too-large", "detail": "the request is too large"}
 
@@ -183,7 +183,7 @@ class Scripted(unittest.TestCase):
                 return 404, {"type": "not-found", "detail": "cancelled"}
             if handler.command == "DELETE":
                 is_cancelled.set()
-                # The response to the poll arrives first.
+                # The response to the poll must arrive before this response.
                 time.sleep(0.2)
                 return 200, {**RECORD, "stdout": "begun"}
             if handler.command == "GET":

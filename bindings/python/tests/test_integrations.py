@@ -1,4 +1,4 @@
-"""Tests the adapters without their frameworks. tests/integrations tests them with the frameworks."""
+"""Tests the adapters without their frameworks. The tests in `tests/integrations` use the frameworks."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Threads(unittest.TestCase):
                 count += 1
                 time.sleep(0.01)
 
-        # A slow machine needs more time to schedule the thread.
+        # On a slow machine, the thread rarely runs within a short timeout, so longer ones follow.
         for timeout_ms in (500, 5_000, 50_000):
             box = Sandbox(limits=Limits(timeout_ms=timeout_ms))
             count = 0
@@ -262,7 +262,8 @@ box = Sandbox("javascript")
 print(box.execute("const x: number = 42; console.log(x)", name="x.ts").stdout, end="")
 """
         with tempfile.TemporaryDirectory() as directory:
-            # The PATH contains neither pip nor npm. Without a prepared bundle, one of the processes compiles.
+            # The PATH contains neither pip nor npm. Without a prepared bundle, one of the processes compiles the
+            # interpreter.
             first = {
                 "GLOVEBOX_PREPARED": "/absent.zip",
                 "GLOVEBOX_CACHE_DIR": str(Path(directory, "cache")),
@@ -306,7 +307,7 @@ except UnavailableError as error:
         self.assertEqual((json.loads(ran.stdout)["stdout"], ran.returncode), ("42\n", 0), ran.stderr)
         self.assertEqual(command("run", "-e", "raise SystemExit(3)").returncode, 3)
         self.assertEqual(command("nonsense").returncode, 2)
-        # A client's configuration does not name the files of the packages, which the command finds itself.
+        # An MCP client's configuration does not name the packages' files, because the command finds them itself.
         installed = command("mcp", "install", "claude-code", "--print")
         self.assertEqual((installed.returncode, "--bundle" in installed.stdout, "--prepared" in installed.stdout), (0, False, False))
 

@@ -1,4 +1,4 @@
-"""Tests both backends with one suite: the engine in this process, and a provider component."""
+"""Tests all backends with one suite: the engine in this process, a provider component, and the daemon."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Suite(BackendCase, Case):
             record = run.to_dict()
             self.assertEqual(record["displays"][1], {"is_result": False, "data": two.bundle()})
             self.assertEqual(list(record).index("displays") + 1, list(record).index("displays_dropped"))
-            # Other accessors do not load the images.
+            # The record omits the images, which only `displays` loads.
             self.assertNotIn("iVBORw==", run._executed.json())
             dropped = box.execute(self.script("show") + "\n" + self.script("show"))
             self.assertEqual((len(dropped.displays), dropped.displays_dropped), (2, 2))
@@ -145,7 +145,7 @@ class Suite(BackendCase, Case):
         self.assertEqual({entry.path: entry.kind for entry in run.files.list()}["d"], "directory")
         with self.assertRaises(KeyError):
             run.files["absent"]
-        # An execution leaves no files for the next one.
+        # The files of one execution are not visible to the next execution.
         self.assertEqual(box.execute(self.script("read")).stdout, "a,b\n\n")
 
     def test_output_is_passed_to_listeners(self) -> None:
@@ -266,7 +266,7 @@ class Suite(BackendCase, Case):
     def test_integers_and_the_order_of_keys_are_kept(self) -> None:
         kept: dict[str, Any] = {"b": [2**53 + 1, -(2**63) - 1, 10**30 + 7], "a": [0.5, True, None]}
         if self.language == "python":
-            # JavaScript sorts such keys, and has one type for all numbers.
+            # JavaScript sorts numeric keys, and has one type for all numbers.
             kept |= {"10": 1e20, "9": [-0.0, 10**20]}
         given: list[Any] = []
 
@@ -360,7 +360,7 @@ class Suite(BackendCase, Case):
         for expected, call in wrong:
             with self.subTest(expected), self.assertRaisesRegex(TypeError, expected):
                 call()
-        # A surrogate pair is one character.
+        # Python writes one character as an escaped surrogate pair in JSON, which is valid.
         self.assertEqual(json.loads(_check.as_json("a", ["\U0001f600", "\\ud800"])), ["\U0001f600", "\\ud800"])
         out_of_range: list[tuple[str, Callable[[], object]]] = [
             ("timeout_ms must be a number from 0", lambda: box.execute("1", timeout_ms=-1)),
@@ -414,7 +414,7 @@ class Suite(BackendCase, Case):
 
 class NativePython(Suite, unittest.TestCase):
     def test_packages_are_available_unless_disabled(self) -> None:
-        # The library of CPython 3.15 does not contain this package.
+        # `markdown` is a bundled package, not a module of the standard library.
         source = "import markdown; print(markdown.markdown('a'))"
         self.assertEqual(self.sandbox().execute(source).stdout, "<p>a</p>\n")
         without = self.sandbox(packages=False).execute(source)

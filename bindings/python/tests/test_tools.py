@@ -1,4 +1,4 @@
-"""Tests the schemas from a function's type hints."""
+"""Tests the schemas that are created from a function's type hints."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Case(unittest.TestCase):
             use_daemon()
 
     def sandbox(self, language: str = "python", **options: Any) -> Sandbox:
-        """Opens a sandbox with the waiting tool `pay`."""
+        """Opens a sandbox with the tool `pay`, whose calls wait for answers."""
         return Sandbox(language, backend=self.backend, **{"tools": [PAY], **options})
 
     def waits(self, run: Run | WaitingRun, *ids: int) -> WaitingRun:
@@ -125,7 +125,7 @@ class Answers(Case):
         self.assertEqual(self.ended(run.answer({0: 1})).stdout, "paid: 1\n")
 
     def test_call_in_memory_times_out(self) -> None:
-        # A slow machine needs time to report the call before it times out.
+        # The timeout is long enough for a slow machine to report the call before it times out.
         box = self.sandbox(limits=Limits(tool_timeout_ms=1_000))
         run = self.waits(box.start(CAUGHT), 0)
         time.sleep(2)

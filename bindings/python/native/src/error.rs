@@ -38,7 +38,7 @@ pub(crate) trait IntoException: Error + Sized {
     fn exception(self) -> PyErr;
 }
 
-/// Assigns a class to each error type. With `except`, the errors in this variant keep their own classes.
+/// Assigns a class to each error type. The errors in a variant after `except` keep their own classes.
 macro_rules! exceptions {
     ($($error:ty $(, except $session:ident)? => $class:ident;)*) => {$(
         impl IntoException for $error {
@@ -79,7 +79,7 @@ impl IntoException for ExecuteError {
     }
 }
 
-/// Converts the error of an execution that could not be carried out.
+/// Converts the error of an execution that has no result.
 fn not_executed(error: &ExecuteError) -> PyErr {
     let class = match error {
         ExecuteError::SessionEnded { .. }
@@ -88,7 +88,7 @@ fn not_executed(error: &ExecuteError) -> PyErr {
         | ExecuteError::NoCheckpoint { .. }
         | ExecuteError::Variable { .. }
         | ExecuteError::TooManySessions { .. } => Class::Session,
-        // The engine's message names functions of Rust.
+        // The engine's message names Rust functions.
         ExecuteError::OtherSession { in_session: true } => {
             return Class::Suspension.exception(
                 "the execution was suspended in a session; restore the session with `resume_suspended_session`, and \
@@ -124,7 +124,7 @@ impl IntoException for AdvanceError {
 impl IntoException for SuspendError {
     fn exception(self) -> PyErr {
         match self {
-            // The engine's messages about these two name functions of Rust.
+            // The engine's messages for these two variants name Rust functions.
             Self::Running => Class::Suspension.exception(
                 "the script no longer waits for answers; call `answer()` to wait until it ends or needs more answers",
             ),
@@ -155,7 +155,7 @@ fn forked() -> PyErr {
         .exception("this sandbox was created before the process forked, and its threads do not exist in the child; create a new sandbox")
 }
 
-/// A value with threads, which a forked child does not inherit.
+/// A value that owns threads, and is thus unusable in a forked child, which does not inherit them.
 pub(crate) struct ProcessOwned<T> {
     pub(crate) value: T,
     process: u32,

@@ -1,5 +1,4 @@
-//! An execution's input and result, as Python sees them: requests, cancellation tokens, and tools implemented in
-//! Python.
+//! The input and result of an execution for Python: requests, cancellation tokens, and tools implemented in Python.
 
 use std::time::Duration;
 
@@ -85,7 +84,7 @@ impl PyExecution {
         self.execution.value.as_ref().map(|value| (&*value.repr, value.json.as_deref()))
     }
 
-    /// The displays: `true` for a result, and the media type and bytes of each form.
+    /// Returns the displays: `true` for a result, and the media type and bytes of each form.
     #[getter]
     fn displays<'py>(&self, py: Python<'py>) -> Vec<DisplayTuple<'py>> {
         let displays = self.displays.iter();
@@ -95,7 +94,7 @@ impl PyExecution {
         displays.map(|display| (display.is_result, forms(display))).collect()
     }
 
-    /// The whole execution except its displays, as JSON text.
+    /// Returns the whole execution except its displays, as JSON text.
     fn json(&self) -> PyResult<String> {
         serde_json::to_string(&self.execution).map_err(IntoException::exception)
     }
@@ -159,7 +158,7 @@ impl Input {
         cancel_token(token.as_ref())
     }
 
-    /// Starts the input as a request that can be suspended. The steps receive the output listener.
+    /// Starts the input as a request that can be suspended. Each step receives the output listener.
     pub(crate) fn start(
         &self,
         py: Python<'_>,
@@ -171,7 +170,7 @@ impl Input {
         PyStarted::begin(py, token.clone(), request, listener.is_some(), start)
     }
 
-    /// Executes the input as a request, on this thread, or on another thread if a listener receives the output.
+    /// Executes the input as a request: on this thread, or on another thread if a listener receives the output.
     pub(crate) fn execute(
         &self,
         py: Python<'_>,
@@ -208,8 +207,8 @@ impl Input {
 }
 
 /// A tool: name, description, schema as JSON text, and function. The function receives the arguments as JSON text and
-/// the call's token, and returns the outcome and the text of [`tool_answer`]. Without a function, the caller of `start`
-/// answers the calls.
+/// the call's token, and returns the arguments of [`tool_answer`]. Without a function, the caller of `start` answers
+/// the calls.
 #[derive(FromPyObject)]
 pub(crate) struct ToolInput(String, String, String, Option<Py<PyAny>>);
 
@@ -245,8 +244,8 @@ pub(crate) fn tool_answer(kind: &str, text: String) -> Result<String, ToolError>
     }
 }
 
-/// Converts an exception from the Python function. Python catches every `Exception`, so this is a `BaseException` such
-/// as `SystemExit`.
+/// Converts an exception from a tool's function. The package's Python code catches every `Exception`, so only another
+/// `BaseException`, such as `KeyboardInterrupt`, reaches this function.
 fn raised(error: &PyErr) -> ToolError {
     ToolError::new(Python::attach(|py| error.value(py).to_string()))
 }
@@ -256,7 +255,7 @@ pub(crate) fn cancel_token(token: Option<&Py<PyCancelToken>>) -> CancelToken {
     token.map(|token| token.get().0.clone()).unwrap_or_default()
 }
 
-/// A cancellation token, shared by any number of executions. Any thread can cancel it.
+/// A cancellation token for any number of executions. Any thread can cancel it.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "CancelToken")]
 pub(crate) struct PyCancelToken(pub(crate) CancelToken);
 

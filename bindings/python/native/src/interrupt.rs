@@ -1,9 +1,9 @@
-//! Ctrl-C while the main thread runs a guest.
+//! Handles Ctrl-C while the main thread runs a guest.
 //!
-//! Python's own handler only records a signal, and acts on it when the main thread is back in Python. But Python also
-//! writes the signal's number to the file descriptor of `signal.set_wakeup_fd`. While a guest runs, that descriptor is
-//! ours, and a thread that reads it cancels the execution. So cancellation works with any handler and needs no thread
-//! per execution.
+//! Python's own C handler only records a signal; the signal's Python handler runs when the main thread is back in
+//! Python. Python also writes the signal's number to the file descriptor of `signal.set_wakeup_fd`. While a guest runs,
+//! this module sets that descriptor, and a thread that reads from it cancels the execution. Cancellation thus works
+//! with any Python handler and needs no thread per execution.
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,7 +23,7 @@ use pyo3::{exceptions::PyRuntimeError, intern, prelude::*, sync::PyOnceLock, typ
 /// The number of SIGINT, which is 2 on every supported platform.
 const INTERRUPT: u8 = 2;
 
-/// The execution that the main thread runs.
+/// The execution that is running on the main thread.
 #[derive(Default)]
 struct Current {
     token: Option<CancelToken>,
@@ -67,7 +67,7 @@ impl Watcher {
                 let before = current.before;
                 drop(current);
                 if before >= 0 {
-                    // The previous descriptor's reader may be gone or slow, as it could be without this module.
+                    // A failure is ignored: the reader of the previous descriptor may be gone or slow.
                     let _ = Python::try_attach(|py| forward(py, before, signals));
                 }
             }
@@ -113,7 +113,7 @@ pub(crate) fn interruptible<T: Send>(
         let mut watcher = locked(&WATCHER);
         let watcher = match &mut *watcher {
             Some(watcher) if watcher.process == std::process::id() => watcher,
-            // A forked child does not inherit the thread.
+            // A forked child does not inherit the watcher's thread.
             other => other.insert(Watcher::start()?),
         };
         (watcher.write.as_raw_fd(), Arc::clone(&watcher.current))
@@ -128,7 +128,8 @@ pub(crate) fn interruptible<T: Send>(
     Ok(result)
 }
 
-// Runs work on a separate thread, while the calling thread serves Python: it runs callbacks and handles Ctrl-C.
+// The rest of this module runs work on a separate thread, while the calling thread runs Python callbacks and handles
+// Ctrl-C.
 //
 // Python code never runs on a guest's stack, because Python 3.14 and later compare the stack pointer with the bounds of
 // the thread's own stack.
@@ -139,11 +140,11 @@ const POLL: Duration = Duration::from_millis(50);
 /// An event that the calling thread handles.
 pub(crate) enum Event {
     Output(Stream, Vec<u8>),
-    /// A slow step began.
+    /// The description of a slow step that has begun.
     Progress(String),
 }
 
-/// Passes output to a listener in Python, which is called with `True` for standard error, and the bytes.
+/// Passes output to a Python listener, which is called with `True` for standard error, and the bytes.
 pub(crate) fn deliver(py: Python<'_>, listener: &Py<PyAny>, event: Event) -> PyResult<()> {
     match event {
         Event::Output(stream, bytes) => {
@@ -155,11 +156,11 @@ pub(crate) fn deliver(py: Python<'_>, listener: &Py<PyAny>, event: Event) -> PyR
 }
 
 thread_local! {
-    /// The event channel and cancellation token of this thread's work.
+    /// The event channel and cancellation token of the work on this thread.
     static LISTENER: RefCell<Option<(Sender<Event>, CancelToken)>> = const { RefCell::new(None) };
 }
 
-/// The engine's progress reporter: it reports to the event channel of this thread's work.
+/// The engine's progress reporter, which sends to the event channel of the work on this thread.
 pub(crate) struct Progress;
 
 impl glovebox::Progress for Progress {

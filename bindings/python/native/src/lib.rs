@@ -1,15 +1,15 @@
 //! The native module of the Python package `glovebox-sandbox`: `glovebox_sandbox._native`.
 //!
-//! The module is private to the package, whose Python code defines the public API. Values of scripts cross as JSON text,
-//! which only the Python code converts.
+//! The module is private to the package, whose Python code defines the public API. Script values are passed as JSON
+//! text, which only the Python code converts.
 //!
 //! | module | contents |
 //! |---|---|
-//! | `interrupt` | Ctrl-C while the caller's own thread runs a guest; work on another thread while it serves Python |
-//! | `sandbox` | the engine and the classes |
+//! | `interrupt` | Ctrl-C handling while a guest runs; guests on a separate thread while the caller runs callbacks |
+//! | `sandbox` | the engine, sandboxes and sessions |
 //! | `execution` | the input of an execution, with its tools and its cancellation token, and its result |
 //! | `started` | executions whose tool calls Python answers, and their suspension |
-//! | `relay` | the output of these executions |
+//! | `relay` | the output of started executions |
 //! | `error` | the conversion of the engine's errors to the package's exceptions |
 
 mod error;
@@ -26,7 +26,7 @@ use pyo3::prelude::*;
 /// Runs a `glovebox` command line and exits the process.
 #[pyfunction]
 fn command(py: Python<'_>, args: Vec<OsString>, program: PathBuf) {
-    // Releases the GIL, so that the interpreter's threads and this thread do not deadlock.
+    // Releases the GIL, so that Python's other threads do not deadlock with this thread.
     py.detach(|| std::process::exit(glovebox_cli::command(args, program)))
 }
 

@@ -9,14 +9,14 @@ use glovebox::Stream;
 
 use crate::interrupt::Event;
 
-/// A relay that passes output to the events of the current step. Between two steps, it keeps the output for the next
-/// one: the script continues without an answer if a call exceeds its timeout.
+/// A relay that sends output to the event channel of the current step. Between steps, it keeps the output for the next
+/// step: a script whose tool call times out continues without an answer.
 #[derive(Default)]
 pub(crate) struct OutputRelay(Mutex<RelayState>);
 
 #[derive(Default)]
 struct RelayState {
-    /// `None` between two steps.
+    /// The event channel of the current step; `None` between steps.
     events: Option<Sender<Event>>,
     held: Vec<(Stream, Vec<u8>)>,
 }
@@ -36,11 +36,11 @@ impl OutputRelay {
         }
     }
 
-    /// Passes the held output to `events`, and further output until the step is dropped.
+    /// Sends the held output to `events`, and all further output until the step is dropped.
     pub(crate) fn begin_step(&self, events: Sender<Event>) -> RelayStep<'_> {
         let mut state = self.state();
         for (stream, bytes) in mem::take(&mut state.held) {
-            // As in `pass_on`.
+            // Cannot fail: `run_attended` receives until the step has ended.
             let _ = events.send(Event::Output(stream, bytes));
         }
         state.events = Some(events);
@@ -48,7 +48,7 @@ impl OutputRelay {
     }
 }
 
-/// A step of an execution. The events end when it is dropped.
+/// A step of an execution. Dropping it closes the relay's event channel.
 pub(crate) struct RelayStep<'a>(&'a OutputRelay);
 
 impl Drop for RelayStep<'_> {

@@ -1,4 +1,4 @@
-//! The engine, its sandboxes and their sessions, for Python.
+//! The Python classes of the engine, its sandboxes and their sessions.
 
 use std::{path::PathBuf, sync::Arc, time::Instant};
 
@@ -22,14 +22,14 @@ use crate::{
 /// A diagnostic: line, column and message.
 type Message = (u32, u32, String);
 
-/// A runtime and a policy, ready to execute.
+/// A runtime with a policy, ready to execute scripts.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "Sandbox")]
 pub(crate) struct PySandbox(ProcessOwned<Sandbox>);
 
 #[pymethods]
 impl PySandbox {
-    /// Creates a sandbox. `name` is a language or the name of a runtime, `policy` is JSON text, and `progress` is
-    /// called at each slow step.
+    /// Creates a sandbox. `name` is a language or the name of a runtime, and `policy` is JSON text. `progress` is
+    /// called with a description of each slow step.
     #[new]
     fn new(
         py: Python<'_>,
@@ -107,7 +107,7 @@ impl PySandbox {
         Ok(diagnostics.into_iter().map(|it| (it.line, it.column, it.message)).collect())
     }
 
-    /// Measures `count` executions without the Python layer, each in nanoseconds. For benchmarks only.
+    /// Returns the durations of `count` executions without the Python layer, in nanoseconds. For benchmarks only.
     fn time(&self, py: Python<'_>, source: &str, count: usize) -> PyResult<Vec<u64>> {
         let sandbox = self.0.get()?;
         let once = |_| {
@@ -150,7 +150,7 @@ impl PySandbox {
     }
 }
 
-/// An engine, which all sandboxes of a process with the same choice of packages share.
+/// An engine. All sandboxes of a process with the same `packages` option share one.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "Engine")]
 pub(crate) struct PyEngine(ProcessOwned<Engine>);
 

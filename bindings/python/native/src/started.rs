@@ -1,4 +1,4 @@
-//! Started executions, whose tool calls Python answers, and their suspension.
+//! Executions whose tool calls Python answers, and their suspension.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,13 +36,13 @@ pub(crate) fn waiting_calls(suspended: &Suspended) -> Vec<WaitingCall> {
     suspended.tool_requests().into_iter().map(waiting).collect()
 }
 
-/// The input of a resumed execution: the bytes of the suspended execution, timeout in milliseconds, whether the steps
+/// The input of a resumed execution: the bytes of the suspended execution, timeout in milliseconds, `true` if the steps
 /// receive an output listener, and cancellation token.
 #[derive(FromPyObject)]
 pub(crate) struct SuspendedInput(PyBackedBytes, Option<u64>, bool, Option<Py<PyCancelToken>>);
 
 impl SuspendedInput {
-    /// Starts the suspended execution again. Its first step repeats the script until it waits for the same calls.
+    /// Restarts the suspended execution. Its first step repeats the script until it waits for the same calls.
     pub(crate) fn start(
         &self,
         py: Python<'_>,
@@ -63,14 +63,14 @@ impl SuspendedInput {
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "Started")]
 pub(crate) struct PyStarted {
     started: ProcessOwned<Started>,
-    /// The token of the request, which Ctrl-C cancels.
+    /// The cancellation token of the request. Ctrl-C cancels it.
     token: CancelToken,
-    /// The output until the next step. Empty if there is no listener.
+    /// The output to pass to the next step's listener. Empty if there is no listener.
     output: Arc<OutputRelay>,
 }
 
 impl PyStarted {
-    /// Starts a request. If `is_heard`, keeps its output for the listener of [`advance`](Self::advance).
+    /// Starts a request. If `is_heard` is true, keeps its output for the listener of [`advance`](Self::advance).
     pub(crate) fn begin(
         py: Python<'_>,
         token: CancelToken,
@@ -90,12 +90,12 @@ impl PyStarted {
 
 #[pymethods]
 impl PyStarted {
-    /// Passes answers to the script: the ID of the call, `returned`, `failed` or `denied`, and the result as JSON text
-    /// or the text of the failure. Waits until the script ends or needs more answers. Returns the execution or the
-    /// waiting calls.
+    /// Passes answers to the script, and waits until it ends or needs more answers. Returns the execution or the
+    /// waiting calls. An answer is the ID of the call, `returned`, `failed` or `denied`, and the result as JSON text or
+    /// the text of the failure.
     ///
-    /// `listener` is called on this thread with new output. It is an argument, and not a field, because the garbage
-    /// collector of Python does not see references in fields.
+    /// `listener` is called on this thread with new output. It is an argument rather than a field, because Python's
+    /// garbage collector cannot see references in fields.
     #[pyo3(signature = (answers, listener))]
     fn advance(
         &self,
@@ -120,7 +120,7 @@ impl PyStarted {
         match step {
             Ok(Step::Done(execution)) => Ok((Some(Arc::unwrap_or_clone(execution).into()), Vec::new())),
             Ok(Step::NeedsTools(calls)) => Ok((None, calls.into_iter().map(waiting).collect())),
-            // Only a wait with a time limit ends while the script runs.
+            // Unreachable: only a wait with a timeout can end while the script runs.
             Ok(Step::Running) => Ok((None, Vec::new())),
             Err(error) => {
                 if let AdvanceError::Execute(cause) = &error
@@ -134,14 +134,14 @@ impl PyStarted {
         }
     }
 
-    /// Ends the execution and serializes it.
+    /// Suspends the execution, and returns it as bytes.
     fn suspend<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let started = self.started.get()?;
         let bytes = py.detach(|| started.suspend().map(|suspended| suspended.to_bytes(None)));
         Ok(PyBytes::new(py, &bytes.map_err(IntoException::exception)?))
     }
 
-    /// Returns the output so far on a stream.
+    /// Returns the output on a stream so far.
     fn output<'py>(&self, py: Python<'py>, is_stderr: bool) -> PyResult<Bound<'py, PyBytes>> {
         let stream = if is_stderr { Stream::Stderr } else { Stream::Stdout };
         let started = self.started.get()?;

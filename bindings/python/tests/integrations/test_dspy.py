@@ -1,4 +1,4 @@
-"""Tests the interpreter by dspy's protocol, and in real dspy modules with a scripted model."""
+"""Tests the interpreter with dspy's protocol, and in real dspy modules with a scripted model."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Sessions(unittest.TestCase):
         with self.assertRaises(MontyRuntimeError) as raised:
             session.feed_run("a = 'é'\r\nb = 2\rc = 3\n\n1 / 0")
         self.assertIn("line 5, in <module>\n    1 / 0\n", raised.exception.display())
-        # The host's function is called directly, because its position is known to be a call.
+        # The driver recognizes the position as a call, so it calls the host function directly.
         self.assertEqual(session.feed_run("x = 1\rif x:\r\n    y = check(x)\ry", external_lookup={"check": str}), "1")
 
     def test_deep_values_become_text(self) -> None:
@@ -153,7 +153,7 @@ class Sessions(unittest.TestCase):
     def test_forged_limits_of_a_dump_are_lowered(self) -> None:
         state = self.checkout().dump()
         end = 5 + int.from_bytes(state[1:5], "little")
-        # Fields 2, 6 and 7 of the limits: 1 GiB of memory, and days of time.
+        # Fields 2, 6 and 7 of the limits are set to 1 GiB of memory and to durations of days.
         days = b"\xff\xff\xff\xff\xff\x7f"
         config = state[5:end] + b"\x12\x14\x10\x80\x80\x80\x80\x04\x30" + days + b"\x38" + days
         forged = state[:1] + len(config).to_bytes(4, "little") + config + state[end:]

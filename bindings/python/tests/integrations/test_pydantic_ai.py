@@ -27,7 +27,7 @@ LIMITS = Limits(fuel=2_000_000_000)
 
 class Agents(unittest.TestCase):
     def ask(self, *codes: str, **options: Any) -> tuple[list[Any], Any]:
-        """Returns the model's input, one part for each script, and the tool's description."""
+        """Returns the parts of the model's input, one for each script, and the tool's description."""
         left = list(codes)
         received: list[Any] = []
         known: list[Any] = []

@@ -14,7 +14,7 @@ from typing import Any
 from jupyter_client.manager import KernelManager
 
 TIMEOUT = 60
-"""Timeout of each answer. Generous for slow machines."""
+"""Timeout of each answer, in seconds. It is long enough for slow machines."""
 
 _directory: tempfile.TemporaryDirectory[str]
 _before: str | None
@@ -49,7 +49,7 @@ def tearDownModule() -> None:
 
 
 class Ran:
-    """The result of a cell as a frontend sees it."""
+    """The messages that a frontend receives for a cell."""
 
     def __init__(self) -> None:
         self.stdout = ""
@@ -66,7 +66,7 @@ class Ran:
 
 
 class KernelCase(unittest.TestCase):
-    """A test with a kernel."""
+    """A test case with a running kernel."""
 
     kernel_name = "glovebox-python"
 
@@ -116,7 +116,7 @@ class KernelCase(unittest.TestCase):
         return self.collect(id).reply
 
     def wait_for_output(self, id: str, text: str) -> None:
-        """Waits until a cell has written output."""
+        """Waits until the output of a cell contains `text`."""
         written = ""
         while text not in written:
             message = self.client.get_iopub_msg(timeout=TIMEOUT)

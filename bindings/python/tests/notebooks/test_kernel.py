@@ -144,7 +144,7 @@ class Interrupts(KernelCase):
 
     def test_cell_that_ignores_interrupts_is_stopped_and_undone(self) -> None:
         self.value("n = 0")
-        # This loop runs inside the interpreter and executes no script code.
+        # The loop in `sum` executes no Python code, so only a hard stop ends it.
         ran = self.interrupted("n = 1\nprint('begun', flush=True)\nsum(iter(int, 1))", self.manager.interrupt_kernel)
         self.assertIn("the session was rolled back", "\n".join(ran.error["traceback"] if ran.error else []))
         self.assertEqual(self.value("n"), "0")
@@ -157,7 +157,7 @@ class Interrupts(KernelCase):
     def test_interrupt_without_a_running_cell_is_ignored(self) -> None:
         self.manager.interrupt_kernel()
         self.manager.provisioner.process.send_signal(signal.SIGINT)
-        # The kernel does not acknowledge either interrupt.
+        # The kernel sends no reply to these interrupts, so the test waits for a fixed time.
         time.sleep(1)
         self.assertEqual(self.value("6 * 7"), "42")
 
@@ -173,7 +173,7 @@ class Interrupts(KernelCase):
     def test_a_shutdown_ends_the_process(self) -> None:
         process = self.manager.provisioner.process
         self.value("x = 1")
-        # The process has half of this time to exit before it receives a signal.
+        # The kernel's process has half of this time, in seconds, to exit before it receives a signal.
         self.manager.shutdown_wait_time = 30
         self.manager.shutdown_kernel()
         self.assertEqual(process.poll(), 0)

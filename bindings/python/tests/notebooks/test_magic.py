@@ -29,7 +29,7 @@ class Magic(unittest.TestCase):
         cls.shell = InteractiveShell.instance()
         cls.addClassCleanup(cls._directory.cleanup)
         cls.addClassCleanup(InteractiveShell.clear_instance)
-        # IPython stores its history in a database in that directory.
+        # IPython stores its history in a database in the temporary directory.
         cls.addClassCleanup(lambda: cls.shell.history_manager.end_session())
 
     _directory: tempfile.TemporaryDirectory[str]
