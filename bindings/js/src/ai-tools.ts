@@ -1,4 +1,4 @@
-// Tools of the AI SDK (`ai`) as tools of scripts, and the list of tools for a model. Imports nothing from the SDK.
+// Converts tools of the AI SDK (`ai`) for scripts, and lists tools for a model. Imports nothing from the SDK.
 import type { NamedTool, Tool, ToolFunction, Tools } from './tools.ts';
 
 /** The fields of the SDK's tools that scripts need. */
@@ -9,10 +9,10 @@ export interface SdkTool {
   needsApproval?: unknown;
 }
 
-/** Tools of scripts. A record can also contain tools of the SDK. */
+/** Tools for scripts. A record can also contain the SDK's tools. */
 export type CodeTools = Tools | Readonly<Record<string, Tool | ToolFunction | SdkTool>>;
 
-/** A schema of the SDK, or one of a library that implements Standard Schema. */
+/** A schema of the SDK, or of a library that implements Standard Schema. */
 interface InputSchema {
   jsonSchema?: unknown;
   validate?(value: unknown): Result | PromiseLike<Result>;
@@ -28,7 +28,7 @@ type Issues = { value: unknown; issues?: undefined } | { issues: readonly { mess
 /** Maximum length of a list of tools in characters, about 1,000 tokens. */
 const MAX_LIST = 4_000;
 
-/** Maximum length of a tool's description in a list. */
+/** Maximum length of a tool's description in a list, in characters. */
 const MAX_SUMMARY = 120;
 
 /** Converts the SDK's tools, and returns other tools unchanged. */
@@ -59,7 +59,7 @@ function scriptTool(name: string, tool: SdkTool): Tool {
   };
 }
 
-/** Validates and converts the input of a call. */
+/** Validates the input of a call, and returns it as the schema converts it. */
 async function parsed(schema: InputSchema, value: unknown): Promise<unknown> {
   const standard = schema['~standard'];
   if (standard) {
@@ -76,7 +76,7 @@ function isIterable(value: unknown): value is AsyncIterable<unknown> {
   return typeof value === 'object' && value !== null && Symbol.asyncIterator in value;
 }
 
-/** Returns the last result of a tool that also yields preliminary ones. */
+/** Returns the last result of a tool that yields preliminary results. */
 async function last(results: AsyncIterable<unknown>): Promise<unknown> {
   let result: unknown;
   for await (const each of results) result = each;

@@ -8,15 +8,17 @@ import * as check from './check.ts';
 import { MAX_CHARACTERS, adapterLimits, report } from './report.ts';
 import { toolsOf } from './tools.ts';
 
-/** The options of a code tool, in addition to those of a sandbox. */
+/** The options of a code tool, including those of its sandbox. */
 export interface CodeToolOptions extends Omit<SandboxOptions, 'tools'> {
-  /** Functions that scripts can call, including the AI SDK's tools. The default description lists them. Default: none. */
+  /**
+   * Functions that scripts can call, including the AI SDK's tools. The default description lists them. Default: none.
+   */
   tools?: CodeTools;
   /** The tool's description for the model. */
   description?: string;
   /** Keeps variables, functions and files between calls. Default: true. */
   keep?: boolean;
-  /** Number of characters that are kept of a longer result, whose middle is cut out. Default: 20,000. */
+  /** Maximum length of a result, in characters. The middle of a longer result is cut out. Default: 20,000. */
   maxCharacters?: number;
 }
 
@@ -54,8 +56,8 @@ const NAMES: Record<string, string> = { python: 'Python', javascript: 'JavaScrip
 
 /**
  * Creates a tool for `generateText({ tools: { run_code: codeTool() } })`. All conversations that use the tool share its
- * session, so create a tool for each conversation. A failing script is also a result, which shows the model the cause.
- * By default, a call times out after 60 seconds.
+ * session, so create a tool for each conversation. The result of a failing script tells the model the cause of the
+ * failure. By default, a call times out after 60 seconds.
  */
 export function codeTool(options: CodeToolOptions = {}): CodeTool {
   const { description, keep: kept, maxCharacters: most, tools: given, ...others } = options;
@@ -69,7 +71,7 @@ export function codeTool(options: CodeToolOptions = {}): CodeTool {
   const list = toolList(language, toolsOf('tools', tools));
   let sandbox: Promise<Sandbox> | undefined;
   let session: Promise<Session> | undefined;
-  /** Opens the sandbox and session lazily, so that the first script pays for the slow start. */
+  /** Opens the sandbox and session at the first call, because opening them is slow. */
   const open = async (): Promise<Session> => {
     sandbox ??= createSandbox({ ...rest, limits: adapterLimits(rest) });
     sandbox.catch(() => (sandbox = undefined));

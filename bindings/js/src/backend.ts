@@ -1,11 +1,11 @@
-// The backend interface that `Sandbox` and `Session` are built on. Values cross it as text, bytes and JSON.
+// The backend interface, on which `Sandbox` and `Session` are built. Script values are text, bytes or JSON.
 import type { Cancel } from './cancel.ts';
 import type { Answer } from './tools.ts';
 
 /** The kinds of backends. */
 export type BackendKind = 'native' | 'component' | 'daemon' | 'unsafe-native';
 
-/** A host directory that scripts can see. */
+/** A host directory that scripts can access. */
 export interface Mount {
   /** The directory's path on the host. */
   host: string;
@@ -18,11 +18,11 @@ export interface ToolDescription {
   name: string;
   description: string;
   schema: string;
-  /** True if the caller of `Sandbox.start` answers the calls, instead of a function. */
+  /** True if the caller of `Sandbox.start`, not a function, answers the calls. */
   waits: boolean;
 }
 
-/** A script's permissions, after type checks. */
+/** The type-checked options of a sandbox: the permissions and inputs of its scripts. */
 export interface Policy {
   limits: Record<string, bigint>;
   workspace: string | undefined;
@@ -42,7 +42,7 @@ export interface Policy {
   network: NetworkRecord | undefined;
 }
 
-/** A script's network permissions, after type checks. */
+/** The type-checked network permissions of scripts. */
 export interface NetworkRecord {
   allow: string[];
   allowPrivate: string[];
@@ -120,20 +120,20 @@ export interface BackendExecution {
   readonly fuelConsumed: bigint;
   readonly value: ShownValue | undefined;
   readonly displays: readonly BackendDisplay[];
-  /** The whole result except its displays, which may be large, in the format of `glovebox run --json`. */
+  /** Returns the result in the format of `glovebox run --json`, without displays, which may be large. */
   json(): string;
   listFiles(pattern: string): Promise<Entry[]>;
   readFile(path: string): Promise<Uint8Array>;
 }
 
-/** A call that waits for the caller's answer. The arguments are JSON text. */
+/** A tool call that waits for the caller's answer. The arguments are JSON text. */
 export interface RequestedCall {
   id: number;
   name: string;
   arguments: string;
 }
 
-/** The caller's answer to a call. `text` is as in `Answer`. */
+/** The caller's answer to a tool call. `text` is the result as JSON text, or the message of the failure. */
 export interface CallAnswer {
   call: number;
   kind: Answer[0];
@@ -160,7 +160,7 @@ export interface BackendSession {
   readonly id: string;
   readonly ended: string | undefined;
   execute(input: Input, hooks: ExecutionHooks): Promise<BackendExecution>;
-  /** Validates a script for the session. Not present if the backend does not support this. */
+  /** Validates a script for the session. Absent if the backend does not support validation in sessions. */
   validate?(input: Input, types: boolean): Promise<Diagnostic[]>;
   getVariable(name: string): Promise<ShownValue | undefined>;
   setVariable(name: string, json: string): Promise<void>;
@@ -184,7 +184,7 @@ export interface Backend {
   readonly version: string | undefined;
   execute(input: Input, hooks: ExecutionHooks): Promise<BackendExecution>;
   validate(input: Input): Promise<Diagnostic[]>;
-  /** Checks the types of a Python script, after its syntax. Not present if the backend checks no types. */
+  /** Checks the syntax of a Python script, and then its types. Absent if the backend does not check types. */
   checkTypes?(input: Input): Promise<Diagnostic[]>;
   session(id: string | undefined, context: string | undefined): Promise<BackendSession>;
   resume(state: Uint8Array, id: string | undefined): Promise<BackendSession>;
@@ -198,7 +198,7 @@ export interface Startable {
   startSuspended(state: Uint8Array, timeoutMs: number | undefined, hooks: ExecutionHooks): Promise<BackendStep>;
 }
 
-/** A sandbox of a backend whose executions can wait for answers from the caller. */
+/** A backend's sandbox whose executions can wait for answers from the caller. */
 export interface StartableBackend extends Backend, Startable {
   /** Returns the calls that a suspended execution waits for. */
   suspendedCalls(state: Uint8Array): Promise<RequestedCall[]>;

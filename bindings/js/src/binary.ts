@@ -1,12 +1,13 @@
-// Binary data in JSON, on both sides of a sandbox: an object with the kind of the data, and its bytes in base64.
+// Encodes binary data as JSON, both in the sandbox and in the host: an object with the kind of the data, and its bytes
+// in base64.
 
-/** The key of the kind. */
+/** The key of the data's kind. */
 const BINARY = '__codemode_binary_v1__';
 
-/** Maximum depth of values, which also ends the conversion of circular values. */
+/** Maximum depth of values. The limit also stops the conversion of circular values. */
 const MAX_DEPTH = 100;
 
-/** Declares `encode` and `decode` in a script. */
+/** The source of `encode` and `decode` for scripts. */
 export const SANDBOX_CODEC = `
 const key = ${JSON.stringify(BINARY)};
 const walk = (value, convert) => {
@@ -35,7 +36,7 @@ function walk(value: unknown, convert: (value: unknown) => unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, convert(each)]));
 }
 
-/** Replaces binary data with JSON. */
+/** Replaces the binary data in a value with JSON objects. */
 export function encode(value: unknown, depth = 0): unknown {
   if (depth > MAX_DEPTH) throw new TypeError('the value is circular, or nested too deeply for JSON');
   if (!(value instanceof ArrayBuffer) && !ArrayBuffer.isView(value)) return walk(value, (each) => encode(each, depth + 1));
@@ -44,7 +45,7 @@ export function encode(value: unknown, depth = 0): unknown {
   return { [BINARY]: ArrayBuffer.isView(value) ? 'Uint8Array' : 'ArrayBuffer', data: btoa(text) };
 }
 
-/** Restores binary data. Text that is not base64 stays as it is: a script can write any JSON. */
+/** Restores the binary data in a value. Keeps text that is not base64, because a script can write any JSON. */
 export function decode(value: any): unknown {
   if (typeof value?.[BINARY] !== 'string' || typeof value.data !== 'string') return walk(value, decode);
   try {

@@ -1,4 +1,4 @@
-// Cancellation of executions. It replaces `AbortController`, which costs as much as a short script.
+// Cancellation of executions. `Cancel` replaces `AbortController`, which takes as much time as a short script.
 
 /** A handle that cancels one execution. A cancellation is permanent. */
 export class Cancel {
@@ -6,7 +6,7 @@ export class Cancel {
   #stop: (() => void) | undefined;
 
   /**
-   * Sets the callback that stops the current execution. Calls it immediately if the cancellation has already happened.
+   * Sets the callback that stops the current execution. Calls it immediately if the execution is already cancelled.
    */
   onCancel(stop: (() => void) | undefined): void {
     this.#stop = stop;

@@ -32,7 +32,6 @@ export function optional<Type extends keyof Types>(name: string, type: Type, val
   return value === undefined ? undefined : of(name, type, value);
 }
 
-/** The largest unsigned 32-bit number. */
 export const MAX_NARROW = 2n ** 32n - 1n;
 
 /** Checks that a value is a non-negative integer, as a number or a bigint, of at most `max`. */
@@ -74,7 +73,7 @@ export function entries<Each>(name: string, value: unknown, each: (name: string,
   return all.map(([key, one]) => [of(`a key of ${name}`, 'string', key), each(`${name}[${JSON.stringify(key)}]`, one)]);
 }
 
-/** Checks that an object has only known keys, because a misspelt option would otherwise be ignored. */
+/** Checks that an object has only known keys, so that misspelt options are not ignored. */
 export function known(name: string, value: unknown, keys: readonly string[]): void {
   const unknown = Object.keys(object(name, 'an object', value)).find((key) => !keys.includes(key));
   if (unknown !== undefined) throw new TypeError(`${name} has no \`${unknown}\`; use one of ${keys.join(', ')}`);
@@ -94,8 +93,8 @@ export function object(name: string, wanted: string, value: unknown): object {
 }
 
 /**
- * Matches the escape of a lone surrogate, the only surrogates that `JSON.stringify` escapes. A backslash in the text
- * itself is escaped as two.
+ * Matches the escape of a lone surrogate. `JSON.stringify` escapes no other surrogates, and writes a backslash in the
+ * text itself as two.
  */
 const LONE_SURROGATE = /(?:^|[^\\])(?:\\\\)*\\ud/;
 

@@ -35,16 +35,20 @@ export type GloveboxExecutorOptions = Omit<SandboxOptions, 'language' | 'tools'>
 
 const NAME = /^[A-Za-z_$][\w$]*$/;
 
-/** Globals that a provider must not replace. Names that begin with two underscores are reserved too. */
+/** Globals that a provider must not replace. Names that begin with two underscores are also reserved. */
 const GLOBALS = new Set(['Promise', 'setTimeout', 'Error', 'console']);
 
-/** The member with which a connector asks the script to stop, instead of a result. */
+/** The property of a connector's result that asks the script to stop. */
 const CONTROL = '__codemode_control__';
 
-/** The error of a script that must stop until a person has approved its call. The framework recognizes it. */
+/**
+
+ * The error name of a script that must stop until a person has approved its call. The framework recognizes the name.
+
+ */
 const PAUSED = '__CODEMODE_PAUSE__';
 
-/** Runs in the sandbox before the code. Adds warnings and errors to the logs. */
+/** The source that runs in the sandbox before the code. It adds warnings and errors to the logs. */
 const PREPARE = `var __glovebox = ((host, log) => {
   ${SANDBOX_CODEC}
   console.warn = (...values) => log('[warn]', ...values);
@@ -59,7 +63,7 @@ function scriptName(name: string): string {
   return /^\d/.test(plain) ? `_${plain}` : plain;
 }
 
-/** Names a provider's functions as scripts call them. Throws if two have the same name. */
+/** Maps the names under which scripts call a provider's functions to the functions. Throws on duplicate names. */
 function functionsOf({ name: provider, fns }: ResolvedProvider): Map<string, HostFunction> {
   const functions = new Map<string, HostFunction>();
   for (const [name, call] of Object.entries(fns)) {
@@ -81,7 +85,7 @@ function checkNames(named: readonly { name: string }[]): void {
 }
 
 /**
- * Builds the script: the namespaces, whose functions call the host, followed by the code, which is an async arrow
+ * Builds the script: the namespaces, whose functions call the host, followed by the code. The code is an async arrow
  * function.
  */
 function scriptOf(run: string, providers: { name: string; prelude?: string }[], code: string): string {
@@ -108,7 +112,7 @@ function rounded(value: unknown): any {
   return value === undefined || value instanceof Opaque ? value : JSON.parse(stringifyJson(value));
 }
 
-/** The executor of `createCodeTool({ tools, executor })`. By default an execution times out after 60 seconds. */
+/** The executor for `createCodeTool({ tools, executor })`. By default, an execution times out after 60 seconds. */
 export class GloveboxExecutor implements AsyncDisposable {
   readonly #options: GloveboxExecutorOptions;
   readonly #runs = new Map<string, (provider: string, name: string, values: unknown[]) => Promise<unknown>>();
@@ -151,7 +155,7 @@ export class GloveboxExecutor implements AsyncDisposable {
     const given = Array.isArray(providersOrFns)
       ? (providersOrFns as readonly ResolvedProvider[])
       : [{ name: 'codemode', fns: providersOrFns as Record<string, HostFunction> }];
-    // Scripts must not be able to guess the ID: concurrent scripts must not call each other's functions.
+    // The ID is random, because a script that guessed the ID of a concurrent script could call its functions.
     const run = crypto.randomUUID();
     try {
       const all = [...given, ...connectors];

@@ -17,7 +17,7 @@ export interface Platform {
   openDaemon?: (language: string, policy: Policy, host: Host) => Promise<Backend>;
   /** Opens an ordinary Python interpreter, WITHOUT a sandbox. */
   openUnsafe?: (language: string, policy: Policy, host: Host) => Promise<Backend>;
-  /** Loads the hashes and locations of the package's own providers. */
+  /** Loads the hashes and URLs of the package's own providers. */
   own(): Promise<Own>;
   read(url: string): Promise<Uint8Array>;
   /** Starts a worker; `undefined` if the platform has no workers. */
@@ -54,7 +54,7 @@ export async function createWith(platform: Platform, options: SandboxOptions): P
   const waits = policy.tools.some((tool) => tool.waits);
   if (backend === 'auto' && !component.provider && !waits) {
     // If no daemon answers, or the daemon does not support the options, this process opens the sandbox or reports the
-    // reason. For tools whose calls wait, this process supports more.
+    // reason. Tools whose calls wait do not select the daemon, which cannot suspend scripts in sessions.
     const daemon = await platform.openDaemon?.(language, policy, host).catch(() => undefined);
     if (daemon) return new Sandbox('daemon', daemon);
   }

@@ -10,19 +10,19 @@ export function isText(type: string): boolean {
 
 function toBase64(bytes: Uint8Array): string {
   let text = '';
-  // Chunked, because the number of arguments of a call is limited.
+  // Converts the bytes in chunks, because the number of arguments of a call is limited.
   for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
   return btoa(text);
 }
 
 /**
- * An object that a script displayed, in one or more forms by media type. A reader renders the form that suits it best.
+ * An object that a script displayed, in one or more forms by media type. A client renders the form that suits it best.
  *
  * The content is untrusted: an HTML page may contain scripts, and `image/png` might not be an image. Render it like any
  * untrusted data, for example in a frame with `sandbox`.
  */
 export class Display {
-  /** True for the value of the script's last expression, false for a call to `display`. */
+  /** `true` for the value of the script's last expression, `false` for a call to `display`. */
   readonly isResult: boolean;
   /** The forms by media type: text as strings, other data as bytes. */
   readonly data: ReadonlyMap<string, string | Uint8Array>;

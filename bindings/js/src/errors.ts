@@ -34,8 +34,8 @@ export class SessionError extends GloveboxError {
 }
 
 /**
- * A session's interpreter is lost: its worker was terminated, its instance trapped, or its sandbox was closed. Unless it
- * was closed, the sandbox continues in a new instance.
+ * A session's interpreter is lost: its worker was terminated, its instance trapped, or its sandbox was closed. After a
+ * termination or a trap, the sandbox continues in a new instance.
  */
 export class SessionLostError extends SessionError {
   override readonly name = 'SessionLostError';
@@ -43,16 +43,15 @@ export class SessionLostError extends SessionError {
 
 /**
  * A script in a worker ignored an interrupt, or could not be interrupted because no memory is shared with the worker.
- * The worker was terminated, and the script's effects are unknown. A component without a clock ignores all
- * interrupts.
+ * The worker was terminated, and the script's effects are unknown. A component without a clock ignores all interrupts.
  */
 export class TerminatedError extends GloveboxError {
   override readonly name = 'TerminatedError';
 }
 
 /**
- * A run cannot be suspended, or bytes cannot be resumed: they are damaged or need another interpreter, or the script behaves
- * differently than before its suspension.
+ * A run cannot be suspended, or a suspended run cannot be resumed. A resumption fails if the bytes are damaged or need
+ * another interpreter, or if the script behaves differently than before its suspension.
  */
 export class SuspensionError extends GloveboxError {
   override readonly name = 'SuspensionError';
@@ -64,7 +63,7 @@ export class FilesError extends GloveboxError {
 }
 
 /**
- * A script ran, but committing its files to the host directory failed. The message says whether the directory is
+ * A script ran, but its files could not be committed to the host directory. The message says whether the directory is
  * unchanged.
  */
 export class CommitError extends GloveboxError {

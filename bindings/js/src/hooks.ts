@@ -1,4 +1,4 @@
-// Runs an execution with its listeners and abort signal.
+// Listeners and abort signals of executions.
 import type { ExecutionHooks } from './backend.ts';
 import type { Cancel } from './cancel.ts';
 import type { ListenOptions } from './options.ts';
@@ -6,8 +6,8 @@ import { Run } from './run.ts';
 import type { WaitingRun } from './waiting.ts';
 
 /**
- * Runs an execution with its listeners and abort signal. Every execution passes through here, so unused options must
- * cost nothing.
+ * Runs an execution with its listeners and abort signal. Every execution calls this function, so unused options must
+ * cost no time.
  */
 export async function runWithHooks<Result extends Run | WaitingRun>(
   cancel: Cancel,
@@ -22,7 +22,7 @@ export async function runWithHooks<Result extends Run | WaitingRun>(
   try {
     const run = await execute({ cancel, output: listeners && ((isStderr, bytes) => listeners.deliver(isStderr, bytes)) });
     if (listeners?.thrown) throw listeners.thrown.error;
-    // The execution may have finished by itself just before the abort.
+    // The execution may have finished just before the abort. Its result is then returned.
     if (signal?.aborted && (!(run instanceof Run) || run.outcome.kind === 'cancelled' || run.interrupted)) throw signal.reason;
     return run;
   } finally {
@@ -33,11 +33,11 @@ export async function runWithHooks<Result extends Run | WaitingRun>(
 class Listeners {
   readonly #streams: { listener: ((text: string) => void) | undefined; decoder: TextDecoder }[];
   readonly #abort: () => void;
-  /** An error thrown by a listener. It ends the execution, and no listener is called again. */
+  /** The error that a listener has thrown. It ends the execution, and no listener is called again. */
   thrown: { error: unknown } | undefined;
 
   constructor(listeners: (((text: string) => void) | undefined)[], abort: () => void) {
-    // Each stream has its own decoder, because a character may be split between two chunks.
+    // Each stream has its own decoder, because a character can be split between two chunks.
     this.#streams = listeners.map((listener) => ({ listener, decoder: new TextDecoder() }));
     this.#abort = abort;
   }

@@ -1,6 +1,6 @@
 /**
- * Runs untrusted Python and JavaScript in WebAssembly, with enforced limits: in browsers, at the edge, and on any other
- * platform that supports WebAssembly exceptions. Node.js uses `node.ts`, which adds the engine.
+ * Runs untrusted Python and JavaScript in WebAssembly with enforced limits: in browsers, on edge runtimes, and on any
+ * other platform that supports WebAssembly exceptions. Node.js uses `node.ts`, which adds the engine.
  */
 import { type Platform, createWith } from './create.ts';
 import type { StartWorker, WorkerMessage } from './component/messages.ts';

@@ -1,15 +1,16 @@
-// JSON in which integers keep all digits. `JSON.parse` rounds integers beyond the safe range of numbers. `JSON.stringify`
-// rejects bigints, and writes large numbers with the fewest digits that identify them: 18446744073709552000 for 2^64.
+// Parses and serializes JSON without losing digits of integers. `JSON.parse` rounds integers beyond the safe range of
+// numbers. `JSON.stringify` rejects bigints, and writes large numbers with the fewest digits that identify them:
+// 18446744073709552000 for 2^64.
 
 /**
- * Maximum number of digits of a parsed integer: the limit of Python. The time to convert an integer grows faster than
- * its length.
+ * Maximum number of digits of a parsed integer, the same as in Python. The limit is needed because the conversion time
+ * grows faster than the number of digits.
  */
 export const MAX_DIGITS = 4_300;
 
 /**
- * Finds every integer beyond the safe range, and some other numbers. The expressions have no unbounded repetition, which
- * could exhaust the stack of the engine.
+ * Matches a part of every integer beyond the safe range, and of some other numbers. The expressions have no unbounded
+ * repetition, which could exhaust the JavaScript engine's stack.
  */
 const LONG = /\d{16}/;
 const NUMBER_CHARACTER = /[-+.\deE]/;
@@ -22,7 +23,7 @@ export function parseJson(text: string): any {
   return quoted === text ? rounded : restore(rounded, JSON.parse(quoted));
 }
 
-/** Puts the integers beyond the safe range in quotation marks. The text must be valid JSON. */
+/** Encloses the integers beyond the safe range in quotation marks. The text must be valid JSON. */
 function quote(text: string): string {
   const pieces: string[] = [];
   for (let at = 0; at < text.length; ) {
@@ -66,15 +67,15 @@ function endOfString(text: string, start: number): number {
 }
 
 /**
- * Replaces the rounded integers in a value with bigints. `quoted` is the same value, except that it has a string for each
- * of these integers. Does not recurse, because `JSON.parse` accepts any depth.
+ * Replaces the rounded integers in a value with bigints. `quoted` is the same value, with a string for each rounded
+ * integer. Does not recurse, because `JSON.parse` accepts values of any depth.
  */
 function restore(rounded: unknown, quoted: unknown): unknown {
   const root: [unknown] = [rounded];
   const pairs: [any, any][] = [[root, [quoted]]];
   for (let pair = pairs.pop(); pair; pair = pairs.pop()) {
     const [target, source] = pair;
-    // Only existing keys are assigned, so that `__proto__` does not change a prototype.
+    // Assigns only existing keys, so that `__proto__` does not change a prototype.
     for (const key of Array.isArray(target) ? target.keys() : Object.keys(target)) {
       const value: unknown = target[key];
       if (typeof value === 'number' && typeof source[key] === 'string') target[key] = integerOf(source[key]);
@@ -91,8 +92,8 @@ function integerOf(digits: string): bigint {
 }
 
 /**
- * Serializes a value of the program, like `JSON.stringify`. However, integers below 10²¹ and all bigints keep all digits. A
- * `toJSON` of `BigInt.prototype` applies only to bigints that getters return.
+ * Serializes a value like `JSON.stringify`, except that integers below 10²¹ and all bigints keep all digits. A `toJSON`
+ * of `BigInt.prototype` applies only to bigints that getters return.
  */
 export function stringifyJson(value: unknown): string {
   return stringify(value, (integer) => BigInt(integer).toString());
@@ -104,14 +105,14 @@ export function stringifyParsedJson(value: unknown): string {
 }
 
 /**
- * Serializes a value. `textOf` writes integers that are numbers outside the safe range. Getters and `toJSON` run once: they
- * can have side effects.
+ * Serializes a value. `textOf` converts the integers that are numbers outside the safe range. Getters and `toJSON` run
+ * only once, because they can have side effects.
  */
 function stringify(value: unknown, textOf: (integer: number) => string): string {
   const hasToJson = 'toJSON' in BigInt.prototype;
   let mark: string | undefined;
   const marked = (digits: string): string => {
-    // No string in the value contains the mark, because it is new and random.
+    // The mark is new and random, so no string in the value contains it.
     mark ??= crypto.getRandomValues(new Uint32Array(4)).join('-');
     return `${mark}:${digits}`;
   };

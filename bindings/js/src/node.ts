@@ -1,7 +1,7 @@
 /// <reference types="node" />
 /**
- * Runs untrusted Python and JavaScript in WebAssembly, in well under a millisecond, with enforced limits: on the
- * engine, or as a component in a worker on platforms without an engine.
+ * Runs untrusted Python and JavaScript in WebAssembly with enforced limits: with the native engine, whose interpreters
+ * start in well under a millisecond, or with a component in a worker on platforms without an engine.
  */
 import { readFile } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';
@@ -16,7 +16,7 @@ import type { Sandbox } from './sandbox.ts';
 
 export * from './api.ts';
 
-/** Tests run the sources without a build. */
+/** The extension of modules: `ts` in tests, which run the sources without a build. */
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
 
 const startWorker: StartWorker = (onMessage, broken) => {
@@ -50,7 +50,7 @@ const platform: Platform = {
 };
 
 /**
- * Creates a sandbox. The first call for a language prepares its interpreter, which takes seconds; later calls take
+ * Creates a sandbox. The first call for a language prepares its interpreter, which can take seconds; later calls take
  * milliseconds.
  */
 export function createSandbox(options: SandboxOptions = {}): Promise<Sandbox> {

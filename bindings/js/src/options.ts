@@ -24,7 +24,7 @@ export interface Network {
   /** Non-public address ranges that requests may reach, such as `127.0.0.0/8`. Default: none. */
   allowPrivate?: readonly string[];
   /**
-   * Secrets, by the names of the environment variables through which scripts see the placeholders. Default: none.
+   * Secrets, keyed by the environment variables that contain their placeholders in scripts. Default: none.
    */
   secrets?: Record<string, Secret>;
   /** The allowed methods. Default: `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE` and `OPTIONS`. */
@@ -55,9 +55,9 @@ export interface SandboxOptions {
    */
   backend?: 'auto' | 'wasm' | 'native' | 'component' | 'daemon';
   /**
-   * With `backend: 'native'`: runs scripts in an ordinary Python interpreter in another process, WITHOUT a sandbox. The
-   * scripts can read and write your files, use the network and start programs. Never chosen automatically. Default:
-   * false.
+   * With `backend: 'native'`, runs scripts in an ordinary Python interpreter in another process, WITHOUT a sandbox. The
+   * scripts can read and write your files, use the network and start programs. This backend is never chosen
+   * automatically. Default: false.
    */
   unsafeNative?: boolean;
   /** Limits on an execution's resources. */
@@ -80,13 +80,15 @@ export interface SandboxOptions {
   args?: readonly string[];
   /** Seed of the random number generator; scripts see the same numbers every time. Default: a random seed. */
   seed?: number | bigint;
-  /** Stops the clock at this time, in nanoseconds since 1970. Default: a running clock. */
+  /** Fixes the clock at this time, in nanoseconds since 1970. Default: a running clock. */
   clockNs?: number | bigint;
   /** The schedule of a session's automatic checkpoints; a number N means every N executions. Default: `auto`. */
   checkpoints?: 'auto' | 'always' | 'never' | number;
   /** The action after a session's script was stopped by force. Default: `roll-back`. */
   onUnwind?: 'roll-back' | 'end';
-  /** Carries the variables that JSON can represent from one execution to the next. Default: false. */
+  /**
+   * Saves the variables that JSON can represent in the workspace, and loads them in the next execution. Default: false.
+   */
   autoPersistGlobals?: boolean;
   /** `none` does not count fuel: scripts run faster, and only the timeout stops an endless script. Default: `fuel`. */
   metering?: 'fuel' | 'none';
@@ -97,27 +99,26 @@ export interface SandboxOptions {
   /** Called with a description of each slow step. Default: no reports. */
   progress?: (text: string) => void;
   /**
-   * Component: runs it in a worker. Default: true if the platform has workers and, when there are tools, shared memory.
+   * Runs the component in a worker. Default: true if the platform has workers and, if there are tools, shared memory.
    */
   worker?: boolean;
   /**
-   * Component in a worker: milliseconds from a script's cancellation to the worker's termination. Default: 1,000.
+   * Milliseconds from a script's cancellation to the termination of the component's worker. Default: 1,000.
    */
   terminateAfterMs?: number;
-  /** Component: the URL of its directory, or several URLs to try in order. Default: the package's own copy. */
+  /** The URL of the component's directory, or several URLs to try in order. Default: the package's own copy. */
   indexURL?: string | URL | readonly (string | URL)[];
   /** An alias of `indexURL`. */
   componentUrls?: string | URL | readonly (string | URL)[];
   /**
-   * Component: the expected hashes of its files, by file name (`sha256-…`, `sha384-…` or `sha512-…`, in base64).
-   * Default: with `indexURL`, the hashes of this package's build; the package's own copy is not checked. `false` disables
-   * the check.
+   * The expected hashes of the component's files, by file name (`sha256-…`, `sha384-…` or `sha512-…`, in base64).
+   * Default: with `indexURL`, the hashes of this package's build; the package's own copy is not checked. `false`
+   * disables the check.
    */
   integrity?: Record<string, string> | false;
   /**
-   * Component: a provider whose WebAssembly is already compiled, the default export of
-   * `glovebox-sandbox/providers/NAME/modules.js`, for platforms that cannot compile at run time. It runs on the calling
-   * thread, as with `worker: false`.
+   * A component whose WebAssembly is already compiled, for platforms that cannot compile at run time: the default
+   * export of `glovebox-sandbox/providers/NAME/modules.js`. It runs on the calling thread, as with `worker: false`.
    */
   provider?: ProviderModules;
 }
@@ -133,21 +134,21 @@ export interface ExecuteOptions {
   /** The script's standard input. Default: empty. */
   stdin?: string | Uint8Array;
   /**
-   * The value of the script's global variable `context`; JSON must be able to represent it, except that bigints become
-   * integers. Default: no such variable.
+   * The value of the script's global variable `context`. JSON must be able to represent the value, except that bigints
+   * become integers. Default: no such variable.
    */
   context?: unknown;
   /** Milliseconds after which the execution is cancelled. Default: never. */
   timeoutMs?: number;
   /**
-   * Called with standard output as the script writes it, or when the script has ended if the backend is a component.
+   * Called with standard output as the script writes it. With a component, called after the script has ended.
    */
   onStdout?: (text: string) => void;
   /** Called with standard error, like `onStdout`. */
   onStderr?: (text: string) => void;
   /**
-   * Cancels the execution: the script is interrupted, then stopped by force. The promise is rejected with the signal's
-   * reason.
+   * Cancels the execution: the script is interrupted, then stopped by force. The promise is rejected with the reason of
+   * the signal.
    */
   signal?: AbortSignal;
 }
@@ -164,7 +165,13 @@ export interface ValidateOptions extends Pick<ExecuteOptions, 'name' | 'kind'> {
 /** The options for listening to an execution and for cancelling it. */
 export type ListenOptions = Pick<ExecuteOptions, 'onStdout' | 'onStderr' | 'signal'>;
 
-/** The options for resuming a suspended run. `timeoutMs` counts from this call, and the listeners receive only new output. */
+/**
+
+ * The options for resuming a suspended run. `timeoutMs` counts from this call, and the listeners receive only new
+
+ * output.
+
+ */
 export interface ResumeOptions extends CallAnswers, Pick<ExecuteOptions, 'timeoutMs' | 'onStdout' | 'onStderr' | 'signal'> {}
 
 /** The options of a session. */
@@ -187,7 +194,7 @@ export interface ComponentOptions {
 /** The requested backend. */
 export type BackendChoice = 'auto' | 'wasm' | BackendKind;
 
-/** The options of a sandbox after their checks. */
+/** The checked options of a sandbox. */
 export interface Checked {
   language: string;
   backend: BackendChoice;

@@ -2,7 +2,11 @@
 import type { Policy } from './backend.ts';
 import { errorOf } from './errors.ts';
 
-/** Rejects tools whose calls wait for the caller's answer, which only the engine in this process and daemons support. */
+/**
+
+ * Rejects tools whose calls wait for the caller's answer. Only the engine in this process and daemons support them.
+
+ */
 export function refuseWaitingTools({ tools }: Policy): void {
   const waiting = tools.find(({ waits }) => waits);
   if (!waiting) return;
@@ -27,7 +31,7 @@ export function snake(name: string): string {
 }
 
 /**
- * Converts the parts of a policy that all engines support, in this process and in the daemon. Omits default values: the
+ * Converts the parts of a policy that both the engine in this process and a daemon support. Omits default values: the
  * engine has the same defaults, and a daemon applies its own policy.
  */
 export function policyRecord(policy: Policy): object {

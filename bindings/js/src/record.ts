@@ -17,12 +17,16 @@ export function encoded(bytes: Uint8Array): { base64: string } {
   return { base64: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64') };
 }
 
-/** Converts a variable's value. */
+/** Converts a variable's value from JSON. */
 export function shownValue(shown: any): ShownValue {
   return { repr: shown.repr, ...('value' in shown && { json: stringifyParsedJson(shown.value) }) };
 }
 
-/** Waits until a session is closed. It may already be closed, and the other process may have ended. */
+/**
+
+ * Waits until a session is closed. Ignores that the session is already closed, or that the other process has ended.
+
+ */
 export async function closed(closing: Promise<unknown>): Promise<void> {
   try {
     await closing;
@@ -31,7 +35,7 @@ export async function closed(closing: Promise<unknown>): Promise<void> {
   }
 }
 
-/** Fields that `glovebox run --json` does not print. */
+/** The fields of a record that `glovebox run --json` does not print. */
 const UNREPORTED = ['error', 'files', 'files_left_out', 'file_entries', 'stdout_base64', 'stderr_base64'];
 
 /** The result of an execution in another process. */
@@ -65,7 +69,7 @@ export class RecordExecution implements BackendExecution {
   }
 
   #output(name: string): Uint8Array {
-    // Output that is not UTF-8.
+    // A record contains output as base64 only if it is not UTF-8.
     const base64: string | undefined = this.#record[`${name}_base64`] ?? undefined;
     return base64 === undefined ? new TextEncoder().encode(this.#record[name]) : decoded(base64);
   }

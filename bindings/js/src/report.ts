@@ -1,4 +1,4 @@
-// Reports of runs, for the models that write the scripts.
+// Reports of runs for the models that write the scripts.
 import type { Limits, SandboxOptions } from './options.ts';
 import type { Run } from './run.ts';
 
@@ -9,12 +9,12 @@ type Reported = Pick<Run, 'ok' | 'stdout' | 'stderr' | 'valueRepr' | 'outcome' |
 export const MAX_CHARACTERS = 20_000;
 
 /**
- * The default limits of the adapters. A script's tools may call models, which takes longer than a sandbox's default of
- * ten seconds.
+ * The default limits of the adapters. A script's tools may call models, which can take longer than a sandbox's default
+ * timeout of ten seconds.
  */
 const DEFAULT_LIMITS = { timeoutMs: 60_000, fuel: 60_000 * 40_000_000, toolTimeoutMs: 60_000, toolCalls: 1_000 } as const;
 
-/** Returns the limits of an adapter. Those of a daemon can be lower than the defaults, and a request cannot raise them. */
+/** Returns the limits of an adapter. A daemon's own limits can be lower, and a request cannot raise them. */
 export function adapterLimits({ backend, limits, timeout }: Pick<SandboxOptions, 'backend' | 'limits' | 'timeout'>): Limits {
   return timeout === undefined && backend !== 'daemon' ? { ...DEFAULT_LIMITS, ...limits } : (limits ?? {});
 }

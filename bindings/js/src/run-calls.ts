@@ -1,5 +1,5 @@
 /// <reference types="node" />
-// The calls of host functions by a script of the `run` package, and their interruptions.
+// Calls to host functions by scripts of the `run` package, and interruptions of these calls.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { decode, encode } from './binary.ts';
 import { stringifyJson } from './json.ts';
@@ -16,11 +16,11 @@ export interface HostFunctionContext {
   /** The ID of the script, which its continuations keep. */
   logicalRunId: string;
   requestId: string;
-  /** The number of the call, from 1. */
+  /** The number of the call, counted from 1. */
   requestIndex: number;
   /** The function's name, such as `tools.search`. */
   hostFunctionName: string;
-  /** Interrupts the script. Throws. */
+  /** Interrupts the script by throwing an error. */
   interrupt(payload: unknown): never;
   /** The decision on the payload, if an earlier execution was interrupted by this call. */
   resume?: { interruptionId: string; payload: unknown; resolution: unknown };
@@ -64,19 +64,19 @@ function valueOf(text: string): unknown {
   return decode(JSON.parse(text));
 }
 
-/** Reads the recorded result of a call. */
+/** Reads the recorded answer to a call. */
 function resultOf(text: string): Answer {
   return JSON.parse(text) as Answer;
 }
 
-/** A call, as the script sends it. `index` is its number, from 1. */
+/** A call as the script sends it. `index` is the number of the call, counted from 1. */
 export interface Call {
   index: number;
   name: string;
   args: unknown[];
 }
 
-/** The answer to a call, and its time in milliseconds since 1970. */
+/** The answer to a call, and the time of the answer in milliseconds since 1970. */
 export interface Answer {
   value?: unknown;
   now: number;
@@ -89,7 +89,7 @@ interface ExecutionOptions {
   resolutions?: { interruptionId: string; value: unknown }[];
 }
 
-/** An execution, whose calls are answered from the record, or by the host's functions. */
+/** An execution whose calls are answered from the record or by the host's functions. */
 export class Execution {
   readonly #options: ExecutionOptions;
   readonly #state: ContinuationState;
@@ -121,14 +121,14 @@ export class Execution {
     );
   }
 
-  /** Answers a call. A result without `value` is `undefined`. */
+  /** Answers a call. An answer without `value` means `undefined`. */
   async answer({ index, name, args: given }: Call, signal: AbortSignal): Promise<Answer> {
-    // After the script was stopped, its continuation no longer records calls.
+    // Calls of a stopped script are not recorded in its continuation, and remain unanswered.
     if (this.#stop.signal.aborted) return new Promise(() => undefined);
-    // A script can send any number, and must not use a decision twice.
+    // The number comes from the script. A script that repeated a number could use one decision twice.
     if (this.#seen.has(index)) throw new RunProtocolError('The number of the call was used before.');
     this.#seen.add(index);
-    // Large integers become numbers, as in JavaScript.
+    // Large integers are rounded to JavaScript numbers.
     const text = stringifyJson(given);
     const args = JSON.parse(text) as unknown[];
     const recorded = this.#state.calls[index - 1];
@@ -176,7 +176,7 @@ export class Execution {
     return error;
   }
 
-  /** Never resolves. Stops the script once no other call is running. */
+  /** Returns a promise that never resolves. Stops the script when no other call is running. */
   #wait(): Promise<never> {
     const stop = (): void => void (this.#running === 0 ? this.#stop.abort() : setTimeout(stop, 10));
     setTimeout(stop, 0);

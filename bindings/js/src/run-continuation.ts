@@ -1,9 +1,9 @@
 /// <reference types="node" />
-// Continuations of the `run` package: the recorded results of an interrupted execution, signed.
+// Continuations of the `run` package: signed records of the results that an interrupted execution received.
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { RunProtocolError } from './run-errors.ts';
 
-/** The result of a call to a host function. Arguments, results and payloads are JSON text. */
+/** The recorded result of a call to a host function. Arguments, results and payloads are JSON text. */
 export type Recorded = { name: string; args: string } & (
   | { status: 'fulfilled'; value: string }
   | { status: 'rejected'; message: string; code?: string | undefined }
@@ -14,7 +14,7 @@ export type Recorded = { name: string; args: string } & (
 export interface ContinuationState {
   version: 1;
   logicalRunId: string;
-  /** The digest of the source, the functions and the caller's context. */
+  /** The digest of the source, the functions, the audience and the caller's context. */
   scope: string;
   seed: string;
   clockNs: string;
@@ -29,7 +29,7 @@ export interface ContinuationCodec<Token = string> {
 }
 
 export interface SignedContinuationCodecOptions {
-  /** The key, of at least 32 bytes. */
+  /** The signing key, at least 32 bytes. */
   secret: string | Uint8Array;
   /** The age at which a token expires, in milliseconds. Default: 24 hours. */
   maxAgeMs?: number;

@@ -1,9 +1,9 @@
 // The limits of the `run` package.
 
-/** Limits on one execution. Integers greater than 0. */
+/** Limits on one execution. They are positive integers. */
 export type RunLimits = { [Name in keyof typeof DEFAULTS]?: number };
 
-/** The limits of the package, except the size of the stack and of continuations. */
+/** The default limits of the package, except the sizes of the stack and of continuations. */
 const DEFAULTS = {
   timeoutMs: 30_000,
   memoryLimitBytes: 64 << 20,
@@ -19,7 +19,7 @@ const DEFAULTS = {
 
 const MAX_LIMIT = 2 ** 31 - 1;
 
-/** Checks a number. */
+/** Checks that a number is a positive integer. */
 export function positive(name: string, value: number): number {
   if (!Number.isInteger(value) || value <= 0) throw new TypeError(`${name} must be a positive integer.`);
   if (value > MAX_LIMIT) throw new TypeError(`${name} must be at most ${MAX_LIMIT}.`);

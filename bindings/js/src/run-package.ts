@@ -1,6 +1,6 @@
 /// <reference types="node" />
 /**
- * The interface of the `run` package, whose host functions can interrupt a script until a person has decided. The
+ * The interface of the `run` package. Its host functions can interrupt a script until a person has made a decision. The
  * module imports nothing from that package.
  */
 import { createHash } from 'node:crypto';
@@ -31,13 +31,13 @@ export interface RunInput<Token = unknown> {
   limits?: RunLimits;
   /** Continues an interrupted script, which starts again and receives the recorded results. */
   continuation?: Token;
-  /** Decisions by the ID of the interruption. Calls without a decision continue to wait. */
+  /** Decisions, each with the ID of its interruption. Calls without a decision continue to wait. */
   resolutions?: { interruptionId: string; value: unknown }[];
-  /** A JSON value that a continuation requires unchanged. */
+  /** A JSON value that must be the same when an interrupted script is continued. */
   continuationContext?: unknown;
 }
 
-/** The options of a runner. `sandbox` contains options of `createSandbox`. */
+/** The options of a runner. `sandbox` contains options for `createSandbox`. */
 export interface RunnerOptions<Token = string> {
   limits?: RunLimits;
   continuationSecret?: string | Uint8Array;
@@ -46,10 +46,10 @@ export interface RunnerOptions<Token = string> {
   sandbox?: Omit<SandboxOptions, 'language' | 'tools' | 'limits' | 'seed' | 'clockNs'>;
 }
 
-/** The engine's default ratio of fuel to time, so that a script times out first. */
+/** The engine's default ratio of fuel to time, with which a script times out before its fuel is exhausted. */
 const FUEL_PER_MS = 40_000_000;
 
-/** The interpreter needs this much memory. */
+/** Minimum memory that the interpreter needs, in bytes. */
 const MIN_MEMORY_BYTES = 32 << 20;
 
 const IDENTIFIER = /^[A-Za-z_$][\w$]*$/;
@@ -59,12 +59,12 @@ export function isRunInterruptedResult(value: unknown): value is Extract<RunResu
   return typeof value === 'object' && value !== null && 'status' in value && value.status === 'interrupted';
 }
 
-/** Only checks its argument: scripts run on the threads of the engine. */
+/** Checks its argument, which has no effect, because scripts run on the engine's threads. */
 export function setMaxWorkers(maxWorkers?: number): void {
   if (maxWorkers !== undefined) positive('maxWorkers', maxWorkers);
 }
 
-/** Builds the script: the groups, whose functions call the host with the number of the call, and the source. */
+/** Builds the script: the groups of host functions, which number their calls to the host, and the source. */
 function scriptOf(source: string, functions: HostFunctions): string {
   const groups = Object.entries(functions).map(([group, members]) => {
     const names = Object.keys(members);
@@ -96,13 +96,13 @@ ${source}
 })())`;
 }
 
-/** Converts the value of a script. */
+/** Converts the value of a script to the result of the run. */
 function resultOf(value: unknown, maxBytes: number): unknown {
   if (value instanceof Opaque) throw new RunError(`The result is not JSON-serializable: ${value.repr}`);
   if (value === undefined) return undefined;
   const text = stringifyJson(value);
   if (Buffer.byteLength(text) > maxBytes) throw new RunError(`The result exceeds the ${maxBytes} byte size limit.`);
-  // Large integers become numbers, as in JavaScript.
+  // Large integers are rounded to JavaScript numbers.
   return decode(JSON.parse(text));
 }
 
@@ -115,7 +115,7 @@ function failure(run: Run, errors: RunError[], timeoutMs: number): Error {
   return known ?? Object.assign(new Error(message), { name: type || 'Error' });
 }
 
-/** Creates a runner. */
+/** Creates a runner, whose `run` executes scripts with the same options. */
 export function createRunner<Token = string>(options: RunnerOptions<Token> = {}): { run<Output>(input: RunInput<Token>): Promise<RunResult<Output, Token>> } {
   const secret = options.continuationSecret ?? process.env['RUN_CONTINUATION_SECRET'];
   const codec = options.continuationCodec ?? (secret === undefined ? undefined : (createSignedContinuationCodec({ secret }) as unknown as ContinuationCodec<Token>));

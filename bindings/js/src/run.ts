@@ -92,11 +92,11 @@ export interface ToolCall {
   arguments: unknown;
   /** The result; `null` if it exceeds `limits.toolRecordBytes`. */
   result: unknown;
-  /** The cause of a failed call: the error's type and message as the script sees them. */
+  /** The reason for a failed call: the type and message of the error that the script received. */
   error?: string;
   /** The time of the call, in milliseconds from the start of the execution. */
   startedMs: number;
-  /** The duration in milliseconds, including the time in the queue. */
+  /** The duration in milliseconds, including the wait in the queue. */
   durationMs: number;
 }
 
@@ -107,7 +107,7 @@ type Plain<T> = T extends bigint ? number : T extends object ? { [Key in keyof T
 export interface Guidance {
   /** The fuel that the execution used, in relation to its limit. */
   fuel: Plain<FuelAnalysis>;
-  /** Advice on the failure; empty if the problem is not a known one. */
+  /** Advice on the failure; empty if there is no advice for it. */
   advice: (Omit<Plain<Advice>, 'correction'> & { correction?: Plain<Correction> })[];
 }
 
@@ -329,8 +329,8 @@ export class Run {
   }
 
   /**
-   * The whole run except the files' contents, in the format of `glovebox run --json`. Contains no bigints, because
-   * `JSON.stringify` rejects them: large integers are rounded numbers.
+   * Returns the run without the files' contents, in the format of `glovebox run --json`. Large integers are rounded to
+   * numbers, because `JSON.stringify` rejects bigints.
    */
   toJSON(): Record<string, any> {
     const displays = this.displays.map((shown) => ({ is_result: shown.isResult, data: shown.bundle() }));

@@ -16,14 +16,14 @@ import { Session } from './session.ts';
 import { Starter } from './stepping.ts';
 import { type WaitingCall, type WaitingRun, callsOf } from './waiting.ts';
 
-/** A language and the permissions of its scripts. Every `execute` starts a new interpreter with new files. */
+/** A sandbox for scripts of one language. Every `execute` starts a new interpreter with new files. */
 export class Sandbox implements AsyncDisposable {
   #backend: Backend | undefined;
   readonly #cancels = new Set<Cancel>();
   /** The kind of backend that runs the scripts. */
   readonly backend: BackendKind;
 
-  /** See {@link createSandbox}. */
+  /** Use {@link createSandbox} to create a sandbox. */
   constructor(kind: BackendKind, backend: Backend) {
     this.backend = kind;
     this.#backend = backend;
@@ -50,8 +50,8 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /**
-   * Runs a script in a new interpreter and discards the interpreter. A script that raises or exceeds a limit still
-   * returns a run.
+   * Runs a script in a new interpreter and discards the interpreter. A script that raises an exception or exceeds a
+   * limit also returns a run.
    */
   async execute(source: string, options: ExecuteOptions = {}): Promise<Run> {
     const backend = this.#open;
@@ -61,7 +61,7 @@ export class Sandbox implements AsyncDisposable {
 
   /**
    * Starts a script in a new interpreter. Returns when the script has ended, or when it waits for answers to calls of
-   * tools without `execute`. Such a run can be answered, or suspended and resumed later.
+   * tools without `execute`. A `WaitingRun` can be answered, or suspended and resumed later.
    */
   async start(source: string, options: ExecuteOptions = {}): Promise<Run | WaitingRun> {
     return this.#starter('start').start(source, options);
@@ -92,14 +92,14 @@ export class Sandbox implements AsyncDisposable {
   }
 
   #session(session: BackendSession, backend: Backend): Session {
-    // Only runs of a stepping backend can be suspended.
+    // Called only for suspended runs, so the backend supports `resumeSuspendedSession`.
     const restore = (state: Uint8Array): Promise<BackendSession> => (backend as StartableBackend).resumeSuspendedSession(state, undefined);
     return new Session(session, (run) => this.#cancellable(run), restore);
   }
 
   /**
    * Restores a session from the bytes that `Session.hibernate` returned, in this or another process. Resuming bytes
-   * from another author runs their code, within this sandbox's limits.
+   * from another author runs that author's code, within this sandbox's limits.
    */
   async resume(state: Uint8Array, options: { id?: string } = {}): Promise<Session> {
     check.known('options', options, ['id']);
@@ -110,8 +110,11 @@ export class Sandbox implements AsyncDisposable {
   /**
    * Resumes a run from the bytes that `WaitingRun.suspend` returned, in this or another process, with answers to its
    * calls. The script starts again, and repeats its earlier steps without calling tools. Then it continues with the
-   * answers. The same bytes can be resumed several times. The sandbox must have the same language, tools, files,
-   * arguments and environment variables as the first one. A run that was suspended in a session is resumed in the session that `resumeSuspendedSession` restores.
+   * answers. The same bytes can be resumed several times.
+   *
+   * The sandbox must have the same language, tools, files, arguments and environment variables as the sandbox in which
+   * the run was suspended. To resume a run that was suspended in a session, use the session that
+   * `resumeSuspendedSession` restores.
    */
   async resumeSuspended(state: Uint8Array, options: ResumeOptions = {}): Promise<Run | WaitingRun> {
     return this.#starter('resumeSuspended').resume(state, options);
@@ -124,8 +127,9 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /**
-   * Restores the session of a suspended run, in its state before the run. Its `resumeSuspended` resumes the run. Random
-   * numbers of the interpreter's generators are the same in all sessions that are restored from these bytes.
+   * Restores the session of a suspended run, in its state before the run. The session's `resumeSuspended` then resumes
+   * the run. The interpreter's random number generators have the same state in all sessions that are restored from
+   * these bytes.
    */
   async resumeSuspendedSession(state: Uint8Array, options: { id?: string } = {}): Promise<Session> {
     check.known('options', options, ['id']);
@@ -135,8 +139,8 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /**
-   * Cancels all current executions, including those in sessions. Their outcome is `cancelled`. Runs that wait for answers
-   * are not affected: see `WaitingRun.cancel`.
+   * Cancels all current executions, including executions in sessions. Their outcome is `cancelled`. To cancel a run
+   * that waits for answers, use `WaitingRun.cancel`.
    */
   cancel(): void {
     for (const each of this.#cancels) each.cancel();
@@ -153,8 +157,8 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /**
-   * Releases the sandbox's resources. Sessions of a component in a worker, of a daemon and of a separate process are
-   * lost; other sessions continue.
+   * Releases the sandbox's resources. Sessions in a worker, in a daemon and in a separate process are lost; other
+   * sessions continue.
    */
   async close(): Promise<void> {
     const backend = this.#backend;

@@ -22,7 +22,7 @@ export interface Checkpoint {
   automatic: boolean;
   /** The number of executions up to this state. */
   executions: number;
-  /** The difference from a new session, in bytes. */
+  /** Private memory in bytes: the difference from a new session. */
   privateBytes: number;
 }
 
@@ -38,7 +38,7 @@ export interface SessionInfo {
   executions: number;
   /** The size of the linear memory, in bytes. */
   memoryBytes: number;
-  /** Linear memory private to the session, in bytes, as of its last checkpoint. */
+  /** The part of the linear memory that is private to the session, in bytes, as of its last checkpoint. */
   privateBytes: number;
   /** The bytes charged to `limits.sessionTotalBytes` for the session. */
   heldBytes: number;
@@ -127,8 +127,8 @@ export class Session implements AsyncDisposable {
 
   /**
    * Starts a script, like `Sandbox.start`. While the run waits for answers in memory, other executions in the session
-   * wait. When the run is suspended, the session returns to its last checkpoint, and the bytes contain the session in its
-   * state before the script.
+   * wait. When the run is suspended, the session is rolled back to its last checkpoint, and the bytes contain the
+   * session in its state before the script.
    */
   async start(source: string, options: ExecuteOptions = {}): Promise<Run | WaitingRun> {
     return this.#starter('start').start(source, options);

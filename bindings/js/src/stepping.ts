@@ -17,7 +17,7 @@ export type Turn = <Result>(ask: () => Promise<Result>) => Promise<Result>;
 
 const atOnce: Turn = (ask) => ask();
 
-/** The part of a session that its runs need. */
+/** The properties and methods of a session that its runs need. */
 export interface SessionRuns {
   readonly session: Session;
   readonly turn: Turn;
@@ -31,7 +31,7 @@ interface RunOptions {
   timeoutMs: number | undefined;
 }
 
-/** The part of a sandbox or a session that starts and resumes runs. */
+/** Starts and resumes runs in a sandbox or a session. */
 export class Starter<Place extends object> {
   readonly #place: Place & Startable;
   readonly #cancellable: Cancellable;
@@ -62,7 +62,7 @@ export class Starter<Place extends object> {
     const timeoutMs = resumeTimeout(options);
     const answers = answersOf(options);
     const run = await this.#resume(bytes, { listen: options, timeoutMs });
-    // A cancellation or a timeout may have ended the run.
+    // A cancellation or a timeout may have ended the run before it waited.
     if (run instanceof Run || answers.length === 0) return run;
     try {
       return await run.answer({ answers: options.answers, denied: options.denied, failed: options.failed });
@@ -81,7 +81,10 @@ export class Starter<Place extends object> {
     return this.#step(options, step, this.#session?.turn ?? atOnce);
   }
 
-  /** Runs a step. Only the first one waits for its turn, because the later ones let the session continue. */
+  /**
+   * Runs a step. Only the first step waits for its turn: later steps must run at once, because the session's other
+   * operations wait for the end of the run.
+   */
   #step(options: RunOptions, step: (to: ExecutionHooks) => Promise<BackendStep>, turn: Turn): Promise<Run | WaitingRun> {
     return this.#cancellable((cancel) =>
       turn(() =>

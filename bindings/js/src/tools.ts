@@ -24,10 +24,10 @@ export interface Tool {
    */
   schema?: object;
   /**
-   * Answers a call, synchronously or with a promise. Integers outside ±(2^53 − 1) in the arguments are bigints. JSON must
-   * be able to represent the result, except that bigints become integers. A thrown `ToolDenied` becomes a `ToolDenied` in
-   * the script, and any other error a `ToolError`. Without this function, calls wait for your answer: see
-   * `Sandbox.start`.
+   * Answers a call, synchronously or with a promise. Integers outside ±(2^53 − 1) in the arguments are bigints. JSON
+   * must be able to represent the result, except that bigints become integers. A thrown `ToolDenied` becomes a
+   * `ToolDenied` in the script, and any other error becomes a `ToolError`. Without this function, calls wait for an
+   * answer from the caller of `Sandbox.start`.
    */
   execute?(parameters: any, context: ToolContext): unknown;
 }
@@ -84,7 +84,7 @@ function toolOf(at: string, tool: unknown, key?: string): NamedTool {
 /** A tool's answer: the outcome of the call, and the result as JSON text or the message of the failure. */
 export type Answer = readonly [kind: 'returned' | 'failed' | 'denied', text: string];
 
-/** Answers a call whose arguments are JSON text. Never rejects. */
+/** Calls a tool with arguments as JSON text, and converts its result or error to an answer. Never rejects. */
 export async function answer(tool: AnsweringTool, parameters: string, signal: AbortSignal): Promise<Answer> {
   try {
     return result(tool, await tool.call(parseJson(parameters), { signal }));
@@ -120,7 +120,7 @@ function failed(error: unknown): Answer {
   try {
     text = String(error instanceof Error ? error.message || error.name : error);
   } catch {
-    // Even converting the thrown value to text can throw.
+    // The conversion of the thrown value to text has thrown.
     text = 'the tool threw a value that cannot be converted to text';
   }
   return [error instanceof ToolDenied ? 'denied' : 'failed', text.toWellFormed()];

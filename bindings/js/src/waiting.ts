@@ -44,10 +44,10 @@ export function answersOf({ answers, denied, failed }: CallAnswers): [call: stri
   return all;
 }
 
-/** The sandbox or session of a run. It remembers the options of the call that started the run. */
+/** The sandbox or session of a run, with the options of the call that started the run. */
 export interface RunPlace {
   readonly session: Session | undefined;
-  /** Runs the next step of the run, with the listeners of the first one. */
+  /** Runs the next step of the run, with the listeners of the first step. */
   step(step: (to: ExecutionHooks) => Promise<BackendStep>): Promise<Run | WaitingRun>;
   /** Resumes a suspended run `count` times. */
   fork(state: Uint8Array, count: number): Promise<WaitingRun[]>;
@@ -98,7 +98,7 @@ export class WaitingRun {
     try {
       return await this.#place.step((to) => this.#waiting.answer(answers, to));
     } catch (error) {
-      // For example, the signal was aborted before this step.
+      // The step has failed, for example because the signal was aborted before it.
       this.cancel();
       throw error;
     }
@@ -112,9 +112,10 @@ export class WaitingRun {
   }
 
   /**
-   * Ends the run and returns it as bytes, which `Sandbox.resumeSuspended` resumes in this or another process. The bytes contain the
-   * script, its input, and everything that it received, such as the results of tools. They are not encrypted. Fails, and
-   * the run still waits, if a tool's `execute` is running, or if the script has received more than 1 MiB.
+   * Ends the run and returns it as bytes, which `Sandbox.resumeSuspended` resumes in this or another process. The bytes
+   * contain the script, its input, and everything that it has received, such as the results of tools. They are not
+   * encrypted. Fails if a tool's `execute` is running, or if the script has received more than 1 MiB. The run then
+   * still waits.
    */
   async suspend(): Promise<Uint8Array> {
     this.#use();
@@ -128,10 +129,14 @@ export class WaitingRun {
 
   /**
    * Ends the run and returns `count` copies that wait for the same calls. Answer each one differently to compare the
-   * results. Each fork repeats the script without calling tools, until it waits. It has its own interpreter and files. In
-   * a session, it has its own `session`, in its state before the script. Forks keep the listeners, the signal and
-   * `timeoutMs` of the first call, and the time of each one starts again. Fails like `suspend`. If a fork cannot be created,
-   * the other forks are cancelled. To keep the run in this case, use `suspend`, and resume its bytes several times.
+   * results.
+   *
+   * Each fork repeats the script without calling tools, until it waits. Each fork has its own interpreter and files. In
+   * a session, it has its own `session`, in its state before the script. Forks keep the listeners, the signal and the
+   * `timeoutMs` of the first call; the time of each fork starts again.
+   *
+   * Fails like `suspend`. If a fork cannot be created, the other forks are cancelled, and the run is lost. To keep the
+   * run in this case, use `suspend`, and resume its bytes several times.
    */
   async fork(count: number): Promise<WaitingRun[]> {
     const copies = Number(check.whole('count', count));

@@ -191,7 +191,7 @@ class Open(unittest.TestCase):
         self.assertEqual(odd.stdout.bytes, b"\\ud800\n")
         denied = sandbox.execute("try { await tools.deny({}) } catch (error) { console.log(error.name, error.message) }")
         self.assertEqual(denied.stdout.bytes, b"ToolDenied not today\n")
-        # None of these failed calls has trapped the instance.
+        # The failed calls above have not trapped the instance.
         self.assertEqual(sandbox.execute("1").outcome.tag, "completed")
 
     def test_time_is_limited(self) -> None:

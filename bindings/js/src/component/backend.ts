@@ -1,4 +1,4 @@
-// A provider component as a backend, on the calling thread. `worker.ts` runs it in a worker for another thread.
+// The backend that runs a provider component on the calling thread. `serve.ts` runs it in a worker for another thread.
 import type {
   ExecutionHooks,
   Backend,
@@ -86,7 +86,7 @@ function noId(id: string | undefined): void {
   if (id !== undefined) throw errorOf('UnsupportedError', 'id: a component chooses its sessions\' IDs; remove it, or use backend: "native" outside browsers');
 }
 
-/** Passes the output to the listener when the script has ended, because a component does not stream output. */
+/** Passes the output to the listener after the script has ended, because a component does not stream output. */
 export function passOutput(executed: BackendExecution, { output }: Pick<ExecutionHooks, 'output'>): void {
   for (const [isStderr, bytes] of [[false, executed.stdoutBytes], [true, executed.stderrBytes]] as const) {
     if (bytes.length > 0) output?.(isStderr, bytes);
@@ -123,7 +123,7 @@ function factsOf(execution: Execution, files?: Facts['files']): Facts {
   };
 }
 
-/** Creates an execution from its facts. In a session, it reads the session's files. */
+/** Creates an execution from its facts. In a session, the execution reads the session's files. */
 export function executionOf(facts: Facts, session?: Pick<BackendSession, 'listFiles' | 'readFile'>): BackendExecution {
   const { ok, stdout, stderr, stdoutBytes, stderrBytes, fuelConsumed, value, displays, files } = facts;
   return {
@@ -188,7 +188,7 @@ export async function openComponent({ provider, language, policy, answer, cancel
     throw errorOf('UnsupportedError', 'tools: this component does not import tools; load one that does, such as `glovebox-python`');
   }
   const backend = new ComponentBackend(sandbox, runtime, policy);
-  // Detects an invalid policy when the sandbox is opened, as the engine does, and not at the first execution.
+  // Like the engine, detects an invalid policy when the sandbox is opened, rather than at the first execution.
   await backend.validate({ source: '', name: undefined, kind: undefined, stdin: undefined, context: undefined, timeoutMs: undefined });
   return backend;
 }
@@ -214,7 +214,7 @@ export class ComponentBackend {
   /** Returns the runtime and the policy for an execution, a check or a session. */
   #now(): { runtime: string; policy: ContractPolicy } {
     const { limits, clockNs, seed, args, env, autoPersistGlobals, checkpoints, onUnwind } = this.#policy;
-    // A provider has no entropy source, so the seed is random if the policy sets none.
+    // A provider has no entropy source, so a policy without a seed gets a random one.
     const random = (): bigint => crypto.getRandomValues(new BigUint64Array(1))[0] ?? 0n;
     const every = typeof checkpoints === 'bigint' ? ({ tag: 'every', val: Number(checkpoints) } as const) : checkpoints && ({ tag: checkpoints } as const);
     const narrow = Object.entries(limits).map(([name, value]) => [name, NARROW.has(name) ? Number(value) : value]);

@@ -1,5 +1,4 @@
-// A component in a worker, seen from the caller's thread. An endless script does not block the caller, and can be
-// terminated.
+// The caller's side of a component in a worker. An endless script does not block the caller, and can be terminated.
 import type { ExecutionHooks, Backend, BackendSession, Diagnostic, BackendExecution, Host, Input, Policy } from '../backend.ts';
 import { errorOf } from '../errors.ts';
 import { type Facts, executionOf, passOutput } from './backend.ts';
@@ -29,13 +28,13 @@ interface Pending {
 
 /** A worker and its pending requests. */
 class Link {
-  /** Memory shared with the worker. Without it, no signal reaches the worker while a script runs. */
+  /** Memory shared with the worker. Without shared memory, no signal reaches the worker while a script runs. */
   readonly shared: Shared | undefined;
   readonly #worker: WorkerHandle;
   readonly #host: Host;
   readonly #pending = new Map<number, Pending & { ended?: (why: string | undefined) => void }>();
   #count = 0;
-  /** The reason why the worker has gone; `undefined` while it lives. */
+  /** The reason for the end of the worker; `undefined` while it is alive. */
   gone: Error | undefined;
   #calls = new AbortController();
   #rest: Uint8Array = new Uint8Array();
@@ -51,7 +50,7 @@ class Link {
     );
   }
 
-  /** Sends a request to the worker and returns its result. Rejects if the worker has gone. */
+  /** Sends a request to the worker and returns its result. Rejects if the worker has ended. */
   ask(message: (id: number) => unknown, ended?: (why: string | undefined) => void): Promise<unknown> {
     if (this.gone) return Promise.reject(this.gone);
     const id = this.#count;
@@ -67,7 +66,7 @@ class Link {
     if (!this.shared) return;
     Atomics.store(this.shared.words, 0, word);
     Atomics.notify(this.shared.words, 0);
-    // The worker may be waiting for a tool.
+    // The worker may be waiting for a tool's answer, on word 1.
     if (word !== 0) Atomics.notify(this.shared.words, 1);
   }
 
@@ -99,7 +98,7 @@ class Link {
     const calls = new AbortController();
     this.#calls = calls;
     void this.#host.answer(tool, parameters, calls.signal).then(([kind, text]) => {
-      // The answer is too late: the worker no longer waits for this call.
+      // Discards an answer that is too late: the worker no longer waits for this call.
       if (calls.signal.aborted || this.#calls !== calls) return;
       this.#rest = new TextEncoder().encode(`${KIND_MARKS[kind]}${text}`);
       this.#reply();
@@ -143,7 +142,7 @@ class WorkerBackend implements Backend {
     await this.#current();
   }
 
-  /** Returns the worker. Starts a new one if the previous worker has gone. */
+  /** Returns the worker. Starts a new one if the previous worker has ended. */
   async #current(): Promise<Link> {
     const link = await this.#link;
     if (link && !link.gone) return link;
@@ -169,7 +168,7 @@ class WorkerBackend implements Backend {
     return link;
   }
 
-  /** Runs requests one at a time, so that a cancellation can only reach the intended execution. */
+  /** Runs requests one at a time, so that a cancellation only affects the intended execution. */
   turn<Result>(ask: () => Promise<Result>): Promise<Result> {
     const result = this.#last.then(ask, ask);
     this.#last = result.catch(() => undefined);
@@ -197,13 +196,13 @@ class WorkerBackend implements Backend {
       timers.push(setTimeout(terminate, link.shared ? terminateAfterMs : 0));
     };
     const timeoutMs = Math.min(Number(policy.limits['timeoutMs'] ?? TIMEOUT_MS), input.timeoutMs ?? Infinity);
-    // A component with a clock enforces its own timeout, so this timer only matters for components without a clock.
-    // Timeouts beyond the range of timers are ignored.
+    // This timer is for components without a clock, which cannot enforce the timeout themselves. Timeouts beyond the
+    // range of timers are ignored.
     if (timeoutMs < 0x7fff_ffff - 2 * terminateAfterMs) timers.push(setTimeout(cancel, timeoutMs + terminateAfterMs));
     link.cancelled = 0;
     const { isCancelled } = cancellation;
-    // Without shared memory the worker rejects an execution that was already cancelled, so the worker need not be
-    // terminated.
+    // Without shared memory, the worker itself rejects an execution that was cancelled before it was sent, so the
+    // worker need not be terminated.
     if (!isCancelled || link.shared) cancellation.onCancel(cancel);
     try {
       return (await link.ask((id) => ({ id, session, method: 'execute', values: [input], isCancelled }), ended)) as Facts;

@@ -2,7 +2,7 @@ import type { Imports } from './provider.ts';
 
 const NANOSECONDS_PER_MILLISECOND = 1_000_000n;
 const NANOSECONDS_PER_SECOND = 1_000_000_000n;
-/** The longest single wait that browsers support; longer waits are split. */
+/** The longest single wait that browsers support. Longer waits are split. */
 const LONGEST_WAIT_MILLISECONDS = 0x7fff_ffff;
 
 /** The bit in the reported time that makes a provider cancel the current execution. */
@@ -37,7 +37,7 @@ class Pollable {
   }
 
   block(): void {
-    // After a cancellation the script still has a short time to clean up, so its waits ignore the word and run in full.
+    // After a cancellation, the script has a short time to clean up. Its waits then ignore the word and run in full.
     const isCancelled = Atomics.load(this.#word, 0) !== 0;
     const word = isCancelled ? new Int32Array(new ArrayBuffer(4)) : this.#word;
     for (let left = this.#until - now(); left > 0n; left = this.#until - now()) {
@@ -48,8 +48,7 @@ class Pollable {
 }
 
 /**
- * Creates the word through which another thread can cancel an execution. The memory is shared if the platform supports
- * that.
+ * Creates the word through which another thread can cancel an execution. Uses shared memory if the platform has it.
  */
 export function cancelWord(): Int32Array {
   return new Int32Array(typeof SharedArrayBuffer === 'undefined' ? new ArrayBuffer(4) : new SharedArrayBuffer(4));

@@ -25,8 +25,8 @@ function described({ val }: Failure): string {
 }
 
 /**
- * The instance that ran a call has trapped, and its sessions have ended. The next call creates a new instance. Scripts
- * that exceed a limit do not cause this error.
+ * The instance that executed a call has trapped, and its sessions have ended. The next call creates a new instance.
+ * Scripts that exceed a limit do not cause this error.
  */
 export class InstanceLostError extends Error {
   override readonly name = 'InstanceLostError';

@@ -1,8 +1,8 @@
 /**
  * Runs untrusted Python and JavaScript in WebAssembly, with limits on fuel, time, memory, output and files.
  *
- * The module uses no Node.js API: it runs wherever WebAssembly with exceptions and multiple memories does.
- * `glovebox-sandbox/component/node` finds the providers in the package.
+ * The module uses no Node.js API. It runs on every platform that supports WebAssembly with exceptions and multiple
+ * memories. `glovebox-sandbox/component/node` finds the providers in the package.
  */
 export { ToolDenied } from '../errors.ts';
 export type * from './contract.ts';

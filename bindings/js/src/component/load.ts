@@ -1,10 +1,10 @@
-// Loads a provider's modules. Of several directories, the first whose files have the expected hashes is used.
+// Loads a provider's modules from the first of several directories whose files have the expected hashes.
 import { errorOf } from '../errors.ts';
 import { type Provider, type ProviderModule, providerOf } from './provider.ts';
 
-/** A provider's modules, compiled once. They can be sent to any number of workers. */
+/** A provider's modules, which are compiled once and can be sent to any number of workers. */
 export interface Parts {
-  /** The URL of the module that jco generated. */
+  /** The URL of the JavaScript module that jco generated. */
   module: string;
   /** The WebAssembly modules, by the names that the JavaScript module uses. */
   compiled: Map<string, WebAssembly.Module>;
@@ -33,7 +33,7 @@ export interface Place {
 const MODULE = 'component.js';
 const loaded = new Map<string, Promise<Parts>>();
 
-/** Loads a provider, or returns the same parts if it is already loaded. */
+/** Loads a provider's modules. Returns the same modules if they are already loaded. */
 export function loadParts(source: Source): Promise<Parts> {
   const key = JSON.stringify([source.name, source.places.map(({ name }) => name), source.integrity, source.isOwn]);
   const known = loaded.get(key);
@@ -79,7 +79,7 @@ async function loadFrom(place: Place, source: Source): Promise<Parts> {
   const text = new TextDecoder().decode(bytes);
   const names = [...new Set(text.match(/component\.core\d*\.wasm/g))];
   const compiled = await Promise.all(names.map(async (name) => [name, await WebAssembly.compile(await file(name))] as const));
-  // Runs the bytes that were verified: fetching the URL again could return other bytes.
+  // Imports the verified bytes, because fetching the URL again could return other bytes.
   const module = source.isOwn ? place.url(MODULE) : `data:text/javascript;base64,${base64(bytes)}`;
   return { module, compiled: new Map(compiled) };
 }
@@ -104,7 +104,7 @@ function base64(bytes: Uint8Array): string {
 
 /** Creates a provider from its parts. */
 export async function providerOfParts({ module, compiled }: Parts): Promise<Provider> {
-  // Bundlers cannot resolve the module's URL, so the magic comments tell them to leave the import unchanged.
+  // Bundlers cannot resolve the module's URL. The magic comments tell them to leave the import unchanged.
   return compiledProvider((await import(/* webpackIgnore: true */ /* @vite-ignore */ module)) as ProviderModule, (name) => compiled.get(name));
 }
 

@@ -3,7 +3,7 @@ import type { Policy } from '../backend.ts';
 import type { FailureClass } from '../errors.ts';
 import type { Parts } from './load.ts';
 
-/** The first character of a tool's answer, by the outcome of the call. */
+/** The first character of a tool's answer, which encodes the outcome of the call. */
 export const KIND_MARKS = { returned: '+', failed: '-', denied: '!' } as const;
 
 /** The memory that a worker shares with its caller. */
@@ -41,11 +41,11 @@ export interface Ask {
 export type WorkerMessage =
   | { kind: 'done'; id: number; value: unknown; ended: string | undefined }
   | { kind: 'failed'; id: number; class: FailureClass | undefined; message: string; ended: string | undefined }
-  /** A script calls a tool: the worker waits for the answer. */
+  /** A script has called a tool, and the worker waits for the answer. */
   | { kind: 'call'; tool: number; parameters: string }
-  /** The worker has taken a chunk of the answer and waits for the next one. */
+  /** The worker has read a chunk of the answer and waits for the next one. */
   | { kind: 'more' }
-  /** The worker no longer waits for the answer. */
+  /** The worker has stopped waiting for the answer. */
   | { kind: 'dropped' };
 
 /** A session and its number in the worker. */

@@ -6,7 +6,7 @@ export type Instance = typeof Exports;
 /** The imports of an instance, by interface name without a version. */
 export type Imports = Record<string, unknown>;
 
-/** A compiled provider, from which instances are made. */
+/** A compiled provider, from which instances are created. */
 export interface Provider {
   /** Creates an instance that shares nothing with other instances. */
   instantiate(imports: Imports): Promise<Instance>;
@@ -21,8 +21,8 @@ export interface ProviderModule {
 }
 
 /**
- * Creates a provider from its module and the WebAssembly files next to it. `compile` compiles a file by name: fetched
- * in a browser, read from disk in Node.js (`loadProvider`). Each file is compiled once.
+ * Creates a provider from its module and the WebAssembly files next to it. `compile` loads and compiles a file by name:
+ * it fetches the file in a browser, or reads it from disk in Node.js (`loadProvider`). Each file is compiled once.
  */
 export function providerOf(module: ProviderModule, compile: (path: string) => Promise<WebAssembly.Module>): Provider {
   const compiled = new Map<string, Promise<WebAssembly.Module>>();
@@ -46,7 +46,7 @@ export function providerOf(module: ProviderModule, compile: (path: string) => Pr
  * Functions): the default export of `glovebox-sandbox/providers/NAME/modules.js`.
  */
 export interface ProviderModules {
-  /** The module that jco generated. */
+  /** The JavaScript module that jco generated. */
   component: ProviderModule;
   /** The WebAssembly modules, by the names that the JavaScript module uses. */
   compiled: Record<string, WebAssembly.Module>;

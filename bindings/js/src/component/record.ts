@@ -20,11 +20,11 @@ export function succeeded({ outcome }: Execution): boolean {
  * becomes U+FFFD.
  */
 export function textOf({ bytes, totalBytes }: Output): string {
-  // With `stream: true` the decoder holds back an incomplete character.
+  // With `stream: true`, the decoder holds back an incomplete character.
   return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes, { stream: totalBytes > BigInt(bytes.length) });
 }
 
-/** Serializes an execution except its displays as JSON text. Copies the script's JSON unchanged. */
+/** Serializes an execution, except its displays, as JSON text. Copies the script's JSON unchanged. */
 export function recordOf(execution: Execution): string {
   const { stdout, stderr, value } = execution;
   const record = {

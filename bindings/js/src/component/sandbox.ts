@@ -10,18 +10,18 @@ import { type Tool, toolsImport } from './tools.ts';
 
 /** The options of a sandbox. */
 export interface SandboxOptions {
-  /** Functions that scripts can call. Default: none. The closed providers support no tools. */
+  /** Functions that scripts can call. Closed providers support no tools. Default: none. */
   tools?: readonly Tool[];
   /**
-   * A word of shared memory, for a provider with a clock. While the word is nonzero, the current execution is
-   * cancelled; another thread can set it.
+   * A word of shared memory that cancels the current execution while it is nonzero. Another thread can set it. Requires
+   * a provider with a clock.
    */
   cancelWord?: Int32Array;
 }
 
 /** The options of an execution. */
 export interface RunOptions {
-  /** `python`, `javascript`, or the name of a runtime that `info` lists. Default: the provider's first. */
+  /** `python`, `javascript`, or the name of a runtime that `info` lists. Default: the provider's first runtime. */
   runtime?: string;
   /** The permissions and limits of the script. Default: the provider's policy, in which every limit is finite. */
   policy?: Policy;
@@ -63,8 +63,8 @@ export class Sandbox {
   }
 
   /**
-   * Runs a script in a new interpreter and discards the interpreter. A script that raises or exceeds a limit still
-   * returns an execution.
+   * Runs a script in a new interpreter and discards the interpreter. A script that raises an exception or exceeds a
+   * limit also returns an execution.
    */
   async execute(script: string | Request, options: RunOptions = {}): Promise<Execution> {
     return this.#enter((instance) => instance.execute(runtimeOf(instance, options), requestOf(script), options.policy ?? {}));
@@ -79,7 +79,7 @@ export class Sandbox {
       const started = instance.start(runtimeOf(instance, options), requestOf(script), options.policy ?? {}, []);
       try {
         const step = started.continue([], undefined);
-        // The request has no tools that the caller answers and no waiting time, so the step cannot be `needs-tools` or
+        // The caller answers no tools and sets no timeout for the step, so the step cannot be `needs-tools` or
         // `running`.
         if (step.tag !== 'done') throw new Error(`expected the provider to end the script, got ${step.tag}`);
         const files = started.files();
@@ -153,7 +153,7 @@ export class Sandbox {
     return this.#instance;
   }
 
-  /** Calls into the instance. All calls use this method, so that none of them enters an instance that has trapped. */
+  /** Calls into the instance. All calls use this method, so that no call enters an instance that has trapped. */
   async #enter<Result>(call: (instance: Instance) => Result, handle?: SessionHandle, id = ''): Promise<Result> {
     const instance = await this.#current();
     if (handle && !this.#sessions.has(handle)) {
@@ -175,8 +175,8 @@ export class Sandbox {
       try {
         dispose(handle);
       } catch {
-        // The attempt made jco forget the handle. Otherwise the garbage collector would dispose of the handle later and
-        // trap again.
+        // The failed attempt makes jco forget the handle. Otherwise, the garbage collector would dispose of the handle
+        // later and trap again.
       }
     }
     this.#sessions.clear();

@@ -17,7 +17,7 @@ const send = (message: WorkerMessage): void => port.postMessage(message);
 const sessions = new Map<number, GuestSession>();
 let count = 0;
 let backend: Promise<ComponentBackend> | undefined;
-/** A nonzero value cancels the current execution. This word is in the memory shared with the caller, if there is any. */
+/** A nonzero value cancels the current execution. The word is in the memory shared with the caller, if there is any. */
 let cancelWord: Int32Array = new Int32Array(1);
 let isShared = false;
 
@@ -47,8 +47,8 @@ async function begin({ parts, language, policy, shared, toolTimeoutMs }: Begin):
 }
 
 /**
- * Requests a tool's answer from the caller's thread, and blocks until it arrives: a component cannot do anything else
- * in the meantime.
+ * Requests a tool's answer from the caller's thread, and blocks until it arrives, because a component calls its tools
+ * synchronously.
  */
 function ask({ words, reply }: Shared, timeoutMs: number, tool: number, parameters: string): Answer {
   Atomics.store(words, 1, 0);

@@ -73,7 +73,7 @@ export class Session implements AsyncDisposable {
     return this.#access.enter((handle) => handle.checkpoint());
   }
 
-  /** The checkpoints of the session, oldest first. */
+  /** Returns the session's checkpoints, oldest first. */
   async checkpoints(): Promise<CheckpointInfo[]> {
     return this.#access.enter((handle) => handle.checkpoints());
   }

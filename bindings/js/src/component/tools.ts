@@ -10,11 +10,11 @@ export interface Tool {
   name: string;
   /** The description that `help(tools.name)` shows. */
   description: string;
-  /** A JSON Schema of the arguments object. Arguments are validated before the call. Default: any object. */
+  /** A JSON Schema of the arguments object. Arguments are validated against it before the call. Default: any object. */
   argumentsSchema?: object;
   /**
-   * Replaces `call` for tools that process JSON text themselves. Returns the outcome of the call, and the result as JSON
-   * text or the message of the failure.
+   * Replaces `call` for tools that process JSON text themselves. Returns the outcome of the call, and the result as
+   * JSON text or the message of the failure.
    */
   answer?(parameters: string): Answer;
   /**
@@ -57,7 +57,7 @@ export function toolsImport(tools: readonly Tool[]): Imports {
   };
 }
 
-/** Returns a plain object to throw: an `Error` would be treated as a trap. */
+/** Returns an object to throw. It is not an `Error`, which jco would treat as a trap. */
 function failure(kind: 'unknown' | 'failed' | 'denied', message: string): { kind: string; message: string } {
   return { kind, message };
 }

@@ -32,12 +32,12 @@ export async function openSandbox(client: Client, name: string, policy: Policy, 
   const changes = stringifyJson(policyRecord(policy));
   const fields = {
     runtime: fieldsOf({ [name === 'python' || name === 'javascript' ? 'language' : 'runtime']: name }),
-    // If the request changes no policy setting, the daemon reuses one of its own sandboxes.
+    // Requests without a policy share a sandbox that the daemon already has.
     policy: changes === '{}' ? '' : `"policy":${changes}`,
     files: fieldsOf({ files: Object.fromEntries(policy.files.map(([path, contents]) => [path, encoded(contents)])) }),
     tools: `"tools":[${policy.tools.map((tool) => `{${fieldsOf({ name: tool.name, description: tool.description })},"schema":${tool.schema}}`).join()}]`,
   };
-  // An empty script checks the whole sandbox, and its result names the runtime.
+  // The daemon checks all options when it executes this empty script. The result names the runtime.
   const { metadata } = await mapErrors(client.json(['POST', '/v1/execute'], objectOf('"source":""', ...Object.values(fields))));
   return new DaemonBackend(context, fields, metadata);
 }
@@ -64,14 +64,14 @@ function scriptFields({ source, name, kind, stdin, context, timeoutMs }: Input):
   return [fieldsOf(script), context === undefined ? '' : `"context":${context}`];
 }
 
-/** Converts the daemon's errors to this package's errors. `otherwise` is the class of requests that it rejects. */
+/** Converts the daemon's errors to this package's errors. `otherwise` is the error class for rejected requests. */
 async function mapErrors<Result>(asked: Promise<Result>, otherwise?: FailureClass): Promise<Result> {
   return asked.catch((error: unknown) => {
     throw error instanceof Problem ? error.failure(otherwise) : error;
   });
 }
 
-/** Converts the daemon's errors of these types to `SuspensionError`, and other errors like `mapErrors`. */
+/** Converts the daemon's errors of the given types to `SuspensionError`, and other errors like `mapErrors`. */
 async function mapSuspension<Result>(types: readonly string[], asked: Promise<Result>): Promise<Result> {
   return mapErrors(
     asked.catch((error: unknown) => {
@@ -80,16 +80,19 @@ async function mapSuspension<Result>(types: readonly string[], asked: Promise<Re
   );
 }
 
-/** The types of errors about the bytes of a suspended execution. The sandbox's options are valid, so an invalid argument is the bytes. */
+/**
+ * The error types of a request whose suspended execution cannot be resumed. The sandbox's options were checked earlier,
+ * so an invalid argument can only be the suspended execution.
+ */
 const RESUME: readonly string[] = ['invalid-argument', 'not-resumable', 'diverged'];
-/** The types of errors of later steps about an execution that no longer waits. */
+/** The error types of later steps if the execution no longer waits. */
 const LATER: readonly string[] = ['not-found', 'diverged'];
 
 const NO_SESSIONS = 'a daemon keeps sessions only in memory, so it cannot suspend scripts in them';
 
 /** Timeout for closing the sessions at the end of the process, in milliseconds. */
 const EXIT_MS = 2_000;
-/** Timeout for closing a session whose handle was dropped, in milliseconds. The session's exit handlers run first. */
+/** Timeout for closing a session whose handle was dropped, including its exit handlers, in milliseconds. */
 const DROP_MS = 60_000;
 
 /** Sandboxes with open sessions in a daemon. */
@@ -97,8 +100,8 @@ const withSessions = new Set<DaemonBackend>();
 let isWatching = false;
 
 /**
- * Closes a sandbox's sessions at the end of the process. Otherwise, the daemon would keep them until they have been idle
- * for half an hour.
+ * Closes a sandbox's sessions at the end of the process. Otherwise, the daemon would keep the sessions until they have
+ * been idle for half an hour.
  */
 function closeAtExit(backend: DaemonBackend): void {
   withSessions.add(backend);
@@ -153,7 +156,7 @@ class DaemonBackend implements StartableBackend {
   }
 
   async suspendedCalls(state: Uint8Array): Promise<RequestedCall[]> {
-    // The daemon has no request that only reads the bytes.
+    // The daemon has no request that only reads the calls, so this method resumes the execution and cancels it.
     const hooks = { cancel: new Cancel(), output: undefined };
     const stepped = await this.startSuspended(state, undefined, hooks);
     if (!('calls' in stepped)) return [];
@@ -190,7 +193,7 @@ class DaemonBackend implements StartableBackend {
     throw errorOf('SessionError', `the session was saved with the runtime ${runtimes}; create a sandbox with its runtime`);
   }
 
-  /** Opens a session with a request, and remembers it until it is closed. */
+  /** Opens a session by sending a request, and records the session until it is closed. */
   async opened(path: string, body: string): Promise<DaemonSession> {
     const { id, runtime } = await mapErrors(this.context.client.json(['POST', path], body));
     const session = new DaemonSession(this, id, runtime);
@@ -214,7 +217,7 @@ class DaemonBackend implements StartableBackend {
   async close(): Promise<void> {
     withSessions.delete(this);
     const why = errorOf('SessionLostError', 'the sandbox was closed together with its sessions');
-    // A session can only be closed when its execution has ended.
+    // Executions come first, because a session can only be closed after its execution has ended.
     await this.context.client.close(why, () => [this.context.executions, this.#sessions]);
   }
 }
@@ -232,7 +235,7 @@ class StartedInDaemon {
     this.#executed = executed;
   }
 
-  /** Runs a step. Rejects with a `Problem` if the daemon reports one. */
+  /** Runs a step. Rejects with a `Problem` if the daemon reports an error. */
   async step(hooks: ExecutionHooks, step: () => Promise<any>): Promise<BackendStep> {
     const record = await this.execution.attend(hooks, step);
     return record === undefined ? new DaemonWaiting(this, this.execution.open) : this.#executed(record);
@@ -289,7 +292,7 @@ class DaemonSession implements BackendSession, Startable {
     this.runtimeName = runtimeName;
   }
 
-  /** Performs a request unless the session has ended. Remembers the end of the session. */
+  /** Performs a request unless the session has ended. Records the reason if the request finds that it has ended. */
   async #asked<Result>(ask: () => Promise<Result>, otherwise?: FailureClass): Promise<Result> {
     if (this.ended !== undefined) throw errorOf('SessionError', this.ended);
     const asked = ask().catch((error: unknown) => {
@@ -373,7 +376,7 @@ class DaemonSession implements BackendSession, Startable {
       } catch (error) {
         if (!(error instanceof Problem) || error.type !== 'too-large') throw error;
       }
-      // A large file arrives in parts.
+      // The file is too large for one response, so it is read in parts.
       const parts: Uint8Array[] = [];
       for (let offset = 0; ; ) {
         const [part, sizeBytes] = await this.#client.part(this.#file(path), offset);

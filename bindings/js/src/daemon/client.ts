@@ -1,5 +1,5 @@
 /// <reference types="node" />
-// An HTTP client of the daemon, over its Unix socket.
+// An HTTP client for the daemon, over its Unix socket.
 import { statSync } from 'node:fs';
 import { Agent, type ClientRequest, type ClientRequestArgs, type IncomingMessage, request } from 'node:http';
 import { Socket } from 'node:net';
@@ -8,15 +8,15 @@ import { type FailureClass, errorOf } from '../errors.ts';
 import { parseJson } from '../json.ts';
 
 /**
- * Time after which this process closes an idle connection, in milliseconds. It is shorter than the daemon's own limit,
- * so that the daemon never closes a connection on which a request has just been sent.
+ * Time after which this process closes an idle connection, in milliseconds. It is shorter than the daemon's idle
+ * timeout, so that the daemon does not close a connection just when a request is sent on it.
  */
 const IDLE_MS = 15_000;
-/** Maximum number of concurrent requests of a client, because the daemon limits the connections of all clients together. */
+/** Maximum number of concurrent requests of a client. The daemon limits the connections of all clients together. */
 export const MAX_CONNECTIONS = 64;
 /** Maximum number of idle connections of a client. */
 const MAX_IDLE = 8;
-/** Timeout for closing a session when its sandbox is closed, in milliseconds. The session's exit handlers run first. */
+/** Timeout for closing a session when its sandbox is closed, including its exit handlers, in milliseconds. */
 const CLOSE_MS = 60_000;
 
 const CLASSES: Record<string, FailureClass> = {
@@ -68,7 +68,7 @@ interface Sent {
 /** A connection pool to the daemon. Idle connections do not keep the process alive. */
 export class Client {
   readonly #agent: OwnedSocketAgent;
-  /** For cancellations, which must not wait for the requests that they cancel. */
+  /** The agent for cancellations, which must not wait for the requests that they cancel. */
   readonly #cancelling: OwnedSocketAgent;
   readonly #running = new Set<ClientRequest>();
   #closed: Error | undefined;
@@ -78,20 +78,20 @@ export class Client {
     this.#cancelling = new OwnedSocketAgent(socketPath);
   }
 
-  /** Sends a request, and returns the JSON in the response; `undefined` if the response has no body. */
+  /** Sends a request and returns the JSON of the response, or `undefined` if the response has no body. */
   async json(route: Route, body?: string | Uint8Array, timeoutMs?: number): Promise<any> {
     const bytes = await this.bytes(route, body, timeoutMs);
     return bytes.length === 0 ? undefined : parseJson(bytes.toString());
   }
 
-  /** Sends a request, and returns the body of the response. Rejects with a `Problem` if the daemon reports one. */
+  /** Sends a request and returns the body of the response. Rejects with a `Problem` if the daemon reports an error. */
   bytes(route: Route, body?: string | Uint8Array, timeoutMs?: number): Promise<Buffer> {
     return this.#checked(async () => bytesOf(await this.#send(route, { body, timeoutMs })));
   }
 
   /**
-   * Cancels an execution. Returns its result if the execution was suspended. Otherwise returns `undefined`, even if there
-   * is no such execution: the response of another request contains the result.
+   * Cancels an execution. Returns its result if the execution was suspended. Otherwise, returns `undefined`, even if
+   * there is no such execution, because the response of another request contains the result.
    */
   async cancel(path: string): Promise<any> {
     const cancel = async (): Promise<any> => {
@@ -134,7 +134,7 @@ export class Client {
     this.#closed = why;
     for (const each of this.#running) each.destroy(why);
     for (const group of paths()) {
-      // Ignores errors, because an execution or session may have ended already.
+      // Ignores errors, because an execution or session may already have ended.
       await Promise.all(Array.from(group, (path) => this.#send(['DELETE', path], { timeoutMs: CLOSE_MS }).then(bytesOf).catch(() => undefined)));
     }
     this.#agent.destroy();
@@ -207,7 +207,7 @@ class OwnedSocketAgent extends Agent {
   }
 }
 
-/** A socket that ignores the loss of data, because the daemon can reject a request before it has read all of it. */
+/** A socket that ignores lost data, because the daemon can reject a request before it has read the whole body. */
 class RejectableSocket extends Socket {
   override _write(...[chunk, encoding, done]: Parameters<Socket['_write']>): void {
     super._write(chunk, encoding, (error) => done(lostOnly(error)));
@@ -218,7 +218,7 @@ class RejectableSocket extends Socket {
   }
 }
 
-/** Returns `null` if the peer has closed the connection. The response, if one arrives, contains the reason. */
+/** Drops the error if the peer has closed the connection. The response, if one arrives, contains the reason. */
 function lostOnly(error?: NodeJS.ErrnoException | null): Error | null {
   return error && !['EPIPE', 'ECONNRESET'].includes(error.code ?? '') ? error : null;
 }

@@ -7,8 +7,8 @@ import type { Answer } from '../tools.ts';
 import { type Client, Problem, type Route } from './client.ts';
 
 /**
- * Milliseconds from a tool call to the first check if the script still waits for its tools. The script may have stopped
- * waiting because of a timeout.
+ * Milliseconds from a tool call to the first check that the script still waits for its tools. A limit can end the
+ * script while its tools run.
  */
 const FIRST_POLL_MS = 50;
 /** Milliseconds between later checks. */
@@ -30,7 +30,7 @@ interface Call {
   id: number;
   name: string;
   arguments: unknown;
-  /** True if the daemon's policy requires an approval for the call. */
+  /** True if the daemon's policy requires approval for the call. */
   approve?: boolean;
 }
 
@@ -49,7 +49,7 @@ function jsonOf({ id, kind, text }: Answered): string {
 
 /**
  * Runs an execution in the daemon, answers its tool calls, and returns its record. Rejects with a `Problem` if the
- * daemon reports one.
+ * daemon reports an error.
  */
 export function execute(context: DaemonContext, path: string, body: string, hooks: ExecutionHooks): Promise<any> {
   const execution = new DaemonExecution(context, false);
@@ -60,7 +60,7 @@ export function execute(context: DaemonContext, path: string, body: string, hook
 const dropped = new FinalizationRegistry<() => void>((cancel) => cancel());
 
 function cancelIfDropped(execution: DaemonExecution, { client, executions }: DaemonContext, path: string): void {
-  // The callback must not refer to the execution.
+  // The callback must not refer to the execution, which would then never be collected.
   const cancel = (): void => {
     executions.delete(path);
     void client.cancel(path);
@@ -78,7 +78,7 @@ export class DaemonExecution {
   readonly #written: [stdout: string[], stderr: string[]] = [[], []];
   /** The calls that wait for the caller. */
   open: RequestedCall[] = [];
-  /** The calls that this process answers; `undefined` for those that have an answer. */
+  /** The calls that this process answers, with a controller that aborts each one; `undefined` once answered. */
   readonly #calls = new Map<number, AbortController | undefined>();
   readonly #answers: Answered[] = [];
   /** The execution's path; `undefined` until the daemon has accepted the execution. */
@@ -87,9 +87,9 @@ export class DaemonExecution {
   #hasEnded = false;
   /** Resolves to the record of an execution that was cancelled while it waited for its tools. */
   #cancelled: Promise<any> | undefined;
-  /** True if each request contains at most one answer, because the daemon rejected several together. */
+  /** True if each request contains at most one answer, because the daemon rejected a request with several. */
   #sendsOne = false;
-  /** The daemon's reason for not resuming the script, the last time that it was busy. */
+  /** The error with which the daemon last refused to resume the script because it was busy. */
   #refused: Problem | undefined;
   /** Ends the wait for answers. */
   #wake: () => void = () => undefined;
@@ -100,8 +100,8 @@ export class DaemonExecution {
   }
 
   /**
-   * Runs a step with its listeners, and returns the record of the execution. Returns `undefined` if only calls in `open`
-   * wait. Rejects with a `Problem` if the daemon reports one; the execution has then ended.
+   * Runs a step with its listeners, and returns the record of the execution. Returns `undefined` when the script waits
+   * only for calls in `open`. Rejects with a `Problem` if the daemon reports an error; the execution has then ended.
    */
   async attend({ cancel, output }: ExecutionHooks, step: () => Promise<any>): Promise<any> {
     this.#output = output;
@@ -145,7 +145,10 @@ export class DaemonExecution {
     return this.#written[Number(isStderr)]?.join('') ?? '';
   }
 
-  /** Answers calls until the script has ended, and returns its record. Returns `undefined` if only the caller's calls wait. */
+  /**
+   * Answers calls until the script has ended, and returns its record. Returns `undefined` when the script waits only
+   * for calls in `open`.
+   */
   async #follow(last: any): Promise<any> {
     for (let pollMs = FIRST_POLL_MS; last.type === 'needs-tools'; ) {
       this.#update(last.calls);
@@ -198,7 +201,7 @@ export class DaemonExecution {
     if (this.#isCancelled) this.cancel();
   }
 
-  /** Begins to answer new calls, and aborts those that the script has abandoned. */
+  /** Starts answering new calls, and aborts the calls that the script has abandoned. */
   #update(all: Call[]): void {
     const calls = all.filter((call) => !this.#waits(call));
     this.open = all.filter((call) => this.#waits(call)).map((call) => ({ ...call, arguments: stringifyParsedJson(call.arguments) }));
@@ -257,12 +260,12 @@ export class DaemonExecution {
     try {
       return await this.#step(`${this.#path}/continue`, `{"answers":[${answers.map(jsonOf).join()}]}`);
     } catch (error) {
-      // A cancellation ends an execution that waits for its tools.
+      // A cancellation during the request has ended the execution.
       const record = await this.#cancelledRecord();
       if (record) return record;
       if (!(error instanceof Problem)) throw error;
       if (this.#isCancelled && error.type === 'not-found') {
-        // The execution ended by itself just before the cancellation, which discarded its result.
+        // The execution had already ended before the cancellation, which then discarded its result.
         return { type: 'result', result: WITHOUT_RESULT };
       }
       if (error.status === 503) {

@@ -1,5 +1,6 @@
 /// <reference types="node" />
-// The engine as a backend. The native module answers requests through callbacks; this module wraps them in promises.
+// The backend that runs scripts with the engine in this process. The native module answers requests through callbacks,
+// which this module wraps in promises.
 import type {
   ExecutionHooks,
   Backend,
@@ -61,7 +62,7 @@ function failureOf(failure: NativeFailure): Error {
 
 const engines = new Map<boolean, Promise<NativeEngine>>();
 
-/** Returns the engine that all sandboxes with the same choice of packages share. */
+/** Returns the engine that all sandboxes with the same `packages` option share. */
 function engineOf({ module, bundles, prepared }: Native, packages: boolean): Promise<NativeEngine> {
   const known = engines.get(packages);
   if (known) return known;
@@ -73,7 +74,8 @@ function engineOf({ module, bundles, prepared }: Native, packages: boolean): Pro
 }
 
 /**
- * Creates a sandbox. On first use, unpacks the prepared interpreter if a package contains it. Otherwise, prepares it.
+ * Creates a sandbox. On first use, unpacks the prepared interpreter if a package contains one. Otherwise, compiles and
+ * boots the interpreter.
  */
 export async function openNative(native: Native, name: string, policy: Policy, host: Host): Promise<Backend> {
   const engine = await engineOf(native, policy.packages !== false);
@@ -173,7 +175,7 @@ class NativeBackend implements StartableBackend {
   async close(): Promise<void> {}
 }
 
-/** Views bytes as the `Buffer` that the module expects. */
+/** Returns a `Buffer`, which the native module expects, over the same bytes. */
 function buffer(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
@@ -185,10 +187,10 @@ function nativeInput(input: Input, isHeard: boolean): NativeInput {
 type ExecuteMethod = Pick<NativeSandbox & NativeSession, 'execute'>;
 type StartMethods = Pick<NativeSandbox & NativeSession, 'start' | 'startSuspended'>;
 
-/** The port of this JavaScript thread. */
+/** The port of the current JavaScript thread. */
 let port: Port | undefined;
 
-/** Runs an execution or a step of one, which `token` cancels. */
+/** Runs an execution, or a step of a started execution. `token` cancels the execution. */
 async function ran(
   module: NativeModule,
   token: NativeToken,
@@ -214,7 +216,7 @@ async function executed(module: NativeModule, what: ExecuteMethod, input: Input,
   return new EngineExecution(result as NativeExecution);
 }
 
-/** Runs a step of a started execution. `step` begins it. */
+/** Runs a step of a started execution. `step` begins the step. */
 async function stepped(
   module: NativeModule,
   token: NativeToken,
@@ -235,7 +237,7 @@ function started(module: NativeModule, on: StartMethods, input: Input, hooks: Ex
   return stepped(module, new module.NativeToken(), hooks, (token, port, execution) => on.start(given, token, port, execution));
 }
 
-/** Starts a suspended execution again in a sandbox or a session. */
+/** Restarts a suspended execution in a sandbox or a session. */
 function startedAgain(
   module: NativeModule,
   on: StartMethods,

@@ -10,18 +10,18 @@ const require = createRequire(import.meta.url);
 
 /** Returns the name of the package for this platform, in napi-rs's naming scheme. */
 export function platformPackage(): string {
-  // Linux has two C libraries, so the package name includes the C library.
+  // On Linux, the package name includes the C library, which is glibc or musl.
   const header = (process.report?.getReport() as { header?: { glibcVersionRuntime?: string } } | undefined)?.header;
   const library = process.platform === 'linux' ? (header?.glibcVersionRuntime ? '-gnu' : '-musl') : process.platform === 'win32' ? '-msvc' : '';
   return `@glovebox-sandbox/${process.platform}-${process.arch}${library}`;
 }
 
-/** The native module, and the paths of the interpreters in its package and in those that it uses. */
+/** The native module, and the paths of the interpreters in its package and in the packages that it uses. */
 export interface Native {
   module: NativeModule;
-  /** Bundles of downloads. */
+  /** Bundles of interpreters, which replace downloads. */
   bundles: string[];
-  /** Prepared bundles, which contain machine code and booted images. */
+  /** Prepared bundles, which contain machine code and images of booted interpreters. */
   prepared: string[];
 }
 
@@ -51,8 +51,8 @@ function look(): Native | Error {
 }
 
 /**
- * Returns the files in an environment variable, or those of this name in the native module's package and in the packages that
- * it can resolve.
+ * Returns the files that an environment variable lists, or the files of this name in the native module's package and in
+ * the packages that it can resolve.
  */
 export function interpreters(module: string, file: string, variable: string): string[] {
   const given = process.env[variable];

@@ -10,10 +10,10 @@ export const STDERR = 3;
 export const PROGRESS = 4;
 export const WAITS = 5;
 
-/** Called with an event number and its payload. The last call has `DONE`, `FAILED` or `WAITS`. */
+/** Receives an event number and its payload. The last event is `DONE`, `FAILED` or `WAITS`. */
 export type Callback = (event: number, payload: any) => void;
 
-/** Called with an execution's number, an event number and the event's payload. */
+/** Receives an execution's number, an event number and the event's payload. */
 export type PortCallback = (execution: number, event: number, payload: any) => void;
 
 /** The receiver of the events of executions. */
@@ -46,7 +46,7 @@ export interface NativeFailure {
 }
 
 export interface NativeInput extends Input {
-  /** True if the output has a listener. */
+  /** True if a listener receives the output. */
   isHeard: boolean;
 }
 
@@ -96,7 +96,7 @@ export interface NativeSandbox {
   suspendedCalls(state: Uint8Array, callback: Callback): void;
   resumeSuspendedSession(state: Uint8Array, id: string | undefined, callback: Callback): void;
   validate(input: NativeInput, token: NativeToken, callback: Callback): void;
-  /** Returns the duration of each of `count` executions in Rust, in microseconds. */
+  /** Returns the duration of each of `count` executions that a loop in Rust runs, in microseconds. */
   time(source: string, count: number): number[];
   session(id: string | undefined, context: string | undefined, callback: Callback): void;
   resume(state: Uint8Array, id: string | undefined, callback: Callback): void;

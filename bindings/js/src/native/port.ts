@@ -4,8 +4,8 @@ import type { RequestedCall } from '../backend.ts';
 import { DONE, FAILED, type NativeExecution, type NativeFailure, type NativeModule, type NativePort, STDERR, WAITS } from './module.ts';
 
 /**
- * Time that Node.js polls for the end of an execution before it sleeps, in milliseconds. Waking takes as long as a
- * short script. Timers and other tasks still run while Node.js polls.
+ * Time for which Node.js polls for the end of an execution before it sleeps, in milliseconds. Polling avoids the time
+ * for waking up, which is as long as a short script. Timers and other tasks still run while Node.js polls.
  */
 const LOOKING_MS = 0.5;
 /** Execution numbers wrap around at this value. */
@@ -20,7 +20,7 @@ interface Pending {
   output: ((isStderr: boolean, bytes: Uint8Array) => void) | undefined;
 }
 
-/** The port of this JavaScript thread. */
+/** Receives the results of all executions that the current JavaScript thread starts. */
 export class Port {
   readonly #native: NativePort;
   readonly #pending = new Map<number, Pending>();
@@ -34,7 +34,7 @@ export class Port {
     this.#native = new module.NativePort((execution, event, payload) => this.#receive(execution, event, payload));
   }
 
-  /** Starts an execution or a step of one, and waits for its result. Rejects with a `NativeFailure`. */
+  /** Starts an execution or a step, and waits for its result. Rejects with a `NativeFailure`. */
   execute(begin: (port: NativePort, execution: number) => void, output: Pending['output']): Promise<PortResult> {
     return new Promise((resolve, reject) => {
       const execution = this.#count;
@@ -60,7 +60,7 @@ export class Port {
     else pending.reject(payload);
   }
 
-  /** Polls with `setImmediate`: Node.js does not sleep while an immediate is pending. */
+  /** Polls with `setImmediate`, because Node.js does not sleep while an immediate is pending. */
   #look(): void {
     this.#until = performance.now() + LOOKING_MS;
     if (this.#isLooking) return;

@@ -1,9 +1,9 @@
-// Declarations of tools, from their schemas.
+// Generates TypeScript declarations of tools from their schemas.
 import type { NamedTool } from '../tools.ts';
 
-/** Maximum depth of types. Deeper ones are `any`. */
+/** Maximum depth of types. Deeper types are `any`. */
 const MAX_DEPTH = 8;
-/** Maximum number of members of an object or a union. Larger ones are `any`. */
+/** Maximum number of members of an object or a union. Larger types are `any`. */
 const MAX_MEMBERS = 100;
 
 const IDENTIFIER = /^[A-Za-z_$][\w$]*$/;
@@ -22,12 +22,12 @@ ${members.join('\n')}
 declare const tools: Tools;`;
 }
 
-/** Returns the call signatures: with an object, and by position. */
+/** Returns the call signatures of a tool: with one object, and with positional arguments. */
 function signatures(schema: Schema): string {
   const entries = membersOf(schema);
   if (!entries || schema['$ref'] !== undefined || ['allOf', 'anyOf', 'oneOf', 'patternProperties'].some((key) => key in schema)) return '(...args: any[]) => Promise<any>';
   const required = requiredOf(schema);
-  // Positional arguments have the order of `required`, followed by the others by name.
+  // Positional arguments are the required ones in the order of `required`, followed by the others in order of name.
   const rest = entries.map(([name]) => name).filter((name) => !required.includes(name)).sort();
   const types = new Map(entries.map(([name, each]) => [name, typeOf(each, 1)]));
   const ordered = [...required, ...rest].filter((name) => types.has(name));

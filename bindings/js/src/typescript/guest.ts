@@ -3,18 +3,18 @@
 /** The directory of the library's declarations in the sandbox. */
 export const LIBRARY = 'lib';
 
-/** The first file of the library. It refers to the others. */
+/** The first file of the library, which refers to the other files. */
 export const FIRST_LIBRARY = 'lib.es2024.d.ts';
 
 /**
- * The errors after which a script certainly fails when it runs, or calls a tool wrongly. Other errors are about style,
- * or about code that JavaScript allows. The numbers stand for unknown names, attributes, arguments and properties,
- * wrong types of arguments, wrong numbers of arguments, calls to values that are not functions, iteration over values
- * that are not iterable, and promises without `await`.
+ * The codes of errors that make a script fail when it runs, or that are wrong calls to tools. All other errors are
+ * about style, or about code that JavaScript allows. The codes stand for unknown names, attributes, arguments and
+ * properties, and for wrong types and numbers of arguments. They also stand for calls to values that are not functions,
+ * iteration over values that are not iterable, and promises without `await`.
  */
 const CODES = [2304, 2322, 2339, 2345, 2349, 2353, 2488, 2551, 2552, 2554, 2555, 2561, 2570, 2575, 2740, 2741, 2769, 2739];
 
-/** Defines `check`. The declarations of globals that the library does not know have type `any`. */
+/** The source that defines `check`. Globals that the library does not declare have type `any`. */
 export const GUEST = `
 const ts = require('typescript');
 const fs = require('fs');

@@ -1,7 +1,7 @@
 /// <reference types="node" />
 /**
- * Checks the types of JavaScript and TypeScript before a script runs, with the `typescript` package, which itself runs
- * in a sandbox.
+ * Checks the types of JavaScript and TypeScript before a script runs. The `typescript` package, which checks the types,
+ * itself runs in a sandbox.
  */
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -30,10 +30,10 @@ const IDENTIFIER = /^[A-Za-z_$][\w$]*$/;
 /** The default limits of a check. Loading the package takes most of the time and memory. */
 const LIMITS = { timeoutMs: 60_000, fuel: 60_000 * 40_000_000, memoryBytes: 512 << 20 } as const;
 
-/** Maximum number of errors that a check returns. Later ones are usually consequences of the first. */
+/** Maximum number of errors that a check returns. Later errors are usually consequences of earlier ones. */
 const MAX_ERRORS = 20;
 
-/** A type checker in a sandbox. The first check takes a few seconds, in which the package is loaded. */
+/** A type checker in a sandbox. The first check takes a few seconds, because it loads the package. */
 export class TypeChecker implements AsyncDisposable {
   readonly #options: TypeCheckerOptions;
   readonly #declarations: string;
@@ -60,7 +60,7 @@ export class TypeChecker implements AsyncDisposable {
     const session = await this.#opened();
     const run = await session.execute('check(context)', { context });
     if (!run.ok || run.value instanceof Opaque) {
-      // After a limit was exceeded, the session may be in any state.
+      // The session is discarded, because its state is unknown after a failure or an exceeded limit.
       await this.close();
       throw new UnavailableError(`types: the type checker failed or exceeded its limits: ${run.outcome}`);
     }
@@ -113,7 +113,7 @@ function packagePath(): string {
   }
 }
 
-/** Reads a declaration file of the library and those that it refers to. */
+/** Reads a declaration file of the library and the files that it refers to. */
 async function libraries(directory: string, name: string, files: Record<string, string | Uint8Array> = {}): Promise<Record<string, string | Uint8Array>> {
   const path = `${LIBRARY}/${name}`;
   if (path in files) return files;

@@ -12,7 +12,7 @@ const CLASSES: Record<string, FailureClass> = {
 };
 const CANCELLED = -32800;
 
-/** Returns the handler of the requests that scripts make. */
+/** Returns the handler of requests from the other process: the tool calls of its scripts. */
 export function answersOf(policy: Policy, host: Host): Answers {
   return async (method, parameters, signal) => {
     const index = method === 'tool' ? policy.tools.findIndex(({ name }) => name === parameters.name) : -1;
@@ -25,7 +25,7 @@ export function answersOf(policy: Policy, host: Host): Answers {
 export async function openPython(connection: Connection, policy: Policy): Promise<Backend> {
   const { timeoutMs } = policy.limits;
   const requested = {
-    // The time is the only limit that applies without a sandbox.
+    // The timeout is the only limit that is enforced without a sandbox.
     policy: { limits: timeoutMs === undefined ? {} : { timeout_ms: Number(timeoutMs) } },
     tools: policy.tools.map(({ name }) => ({ name })),
   };
@@ -93,7 +93,7 @@ function refused(feature: string): () => Promise<never> {
   };
 }
 
-/** Scripts run in a directory of the host, whose files the program itself can read. */
+/** Rejects access to files: scripts run in a host directory, whose files the program itself can read. */
 const NO_FILES: ExecutionFiles = { listFiles: refused('files'), readFile: refused('files') };
 
 class PythonBackend implements Backend {

@@ -1,5 +1,6 @@
 /// <reference types="node" />
-// An ordinary Python interpreter as a backend, WITHOUT a sandbox: scripts have all permissions of the current user.
+// The backend that runs scripts in an ordinary Python interpreter, WITHOUT a sandbox: scripts have all permissions of
+// the current user.
 import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import type { Socket } from 'node:net';
@@ -12,7 +13,7 @@ import { refuseHostAccess, refuseWaitingTools } from '../policy.ts';
 import { answersOf, openPython } from './backend.ts';
 import { Connection } from './rpc.ts';
 
-/** Returns the command of a Python, version 3.8 or later. */
+/** Returns the command that starts Python 3.8 or later. */
 async function python(): Promise<string> {
   for (const path of ['python3', 'python']) {
     const output = await promisify(execFile)(path, ['--version'], { timeout: 10_000 }).catch(() => undefined);

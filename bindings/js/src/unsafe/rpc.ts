@@ -11,7 +11,7 @@ import type { Answer } from '../tools.ts';
 /** Answers a request from the peer. */
 export type Answers = (method: string, parameters: any, signal: AbortSignal) => Promise<Answer>;
 
-/** Called with a script's output. */
+/** Receives a script's output. */
 export type OnOutput = (stream: string, text: string) => void;
 
 /** The options of a request. */
@@ -20,7 +20,7 @@ export interface Asking {
   onOutput?: OnOutput | undefined;
 }
 
-/** The peer rejected the request. */
+/** An error with which the peer rejected a request. */
 export class RpcError extends Error {
   readonly code: number;
   /** The error's name in the protocol. */
@@ -37,7 +37,7 @@ export class RpcError extends Error {
 export interface Streams {
   input: Readable;
   output: Writable;
-  /** Sets whether the connection keeps the process alive. */
+  /** Keeps the process alive while `isHeld` is true. */
   hold(isHeld: boolean): void;
   close(): void;
 }
@@ -48,7 +48,7 @@ interface Pending {
   onOutput: OnOutput | undefined;
 }
 
-/** A connection to a peer. */
+/** A connection that sends requests to a peer and answers the peer's requests. */
 export class Connection {
   readonly #streams: Streams;
   readonly #answers: Answers;
@@ -70,7 +70,7 @@ export class Connection {
     streams.hold(false);
   }
 
-  /** Sends a request to the peer. The peer also answers a cancelled request. */
+  /** Sends a request to the peer, and returns its answer. A cancelled request is also answered. */
   async call(method: string, params: object, { cancel, onOutput }: Asking = {}): Promise<any> {
     if (this.#gone) throw this.#gone;
     const id = (this.#count += 1);

@@ -10,7 +10,7 @@ _MAX_LIST = 4_000
 """Maximum length of a list in characters, about 1,000 tokens."""
 
 _MAX_SUMMARY = 120
-"""Maximum length of a tool's description in a list."""
+"""Maximum length of a tool's description in a list, in characters."""
 
 _SEARCH = 'tools.search("words") returns the name, description and signature of the functions that match best.'
 
