@@ -1,9 +1,9 @@
 // Builds the package: `npm run build [PROVIDER.wasm…]`, by default with all providers that
 // `guest-shims/component/build` has built.
 //
-// * `contract/`: the types of `wit/`, with their documentation.
-// * `providers/NAME/`: each provider as JavaScript modules, which can be instantiated any number of times and have no
-//   imports. `modules.js` also imports the WebAssembly, for platforms that compile it ahead of time.
+// * `contract/`: the types in `wit/`, with their documentation.
+// * `providers/NAME/`: each provider as JavaScript modules without imports, which can be instantiated any number of
+//   times. `modules.js` also imports the WebAssembly, for platforms that compile it ahead of time.
 // * `src/own.ts`: the hashes of the providers' files, and the locations of the published files.
 // * `src/unsafe/repl.ts`: the program that runs in an unsandboxed Python, copied from the Python package.
 // * `dist/`: the compiled `src/`.
@@ -46,7 +46,7 @@ for (const provider of await providers()) {
   const { files } = await transpileBytes(await readFile(provider), {
     name: 'component',
     instantiation: 'async',
-    // Each interpreter has its own memory in addition to the shim's.
+    // Each interpreter has its own memory in addition to the memory of the shim.
     multiMemory: true,
     // Scripts that exceed a limit are unwound with a WebAssembly exception.
     bindgenEnableWasmExnref: true,
@@ -65,7 +65,7 @@ for (const provider of await providers()) {
 }
 
 /**
- * Removes jco's own WebAssembly loader, which imports a Node.js module. Bundlers would follow that import. The package
+ * Removes jco's own WebAssembly loader, because bundlers would follow its import of a Node.js module. The package
  * always passes its own loader.
  */
 function withoutLoader(text) {
@@ -103,8 +103,8 @@ await rm(join(root, 'dist'), { recursive: true, force: true });
 const tsc = fileURLToPath(import.meta.resolve('typescript/lib/tsc.js'));
 execFileSync(process.execPath, [tsc, '-p', root], { stdio: 'inherit' });
 
-// TypeScript wraps an `import()` whose argument it cannot resolve. Inside the wrapper, bundlers ignore their magic
-// comments, and webpack breaks the import.
+// Removes a wrapper: TypeScript wraps an `import()` whose argument it cannot resolve. Inside the wrapper, bundlers
+// ignore their magic comments, and webpack breaks the import.
 const loading = join(root, 'dist/component/load.js');
 const wrapped = await readFile(loading, 'utf8');
 const bare = wrapped.replace(/^var __rewriteRelativeImportExtension = [^]*?^};\n/m, '').replace(/__rewriteRelativeImportExtension\((.*?module)\)/, '$1');

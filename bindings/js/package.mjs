@@ -1,5 +1,5 @@
-// Packs the main package, the package of this platform and the packages of interpreters, and prints the tarballs' paths.
-// Called by `bindings/js/build`.
+// Packs the main package, the package of this platform and the packages of interpreters, and prints the paths of the
+// tarballs. `bindings/js/build` runs this program.
 //
 // usage: node package.mjs DIRECTORY MODULE --dev|--release BUNDLES
 import { execFileSync } from 'node:child_process';
@@ -30,7 +30,7 @@ async function stage(directory, files, description) {
   return join(out, packed.trim());
 }
 
-/** The native module cannot read the zip files in which Yarn keeps packages. */
+/** Makes Yarn unpack a package, because the native module cannot read the zip files in which Yarn keeps packages. */
 const onDisk = { preferUnplugged: true };
 
 /** Returns the files of the interpreters in `part`, as dist/release/bundles.py names them. */
@@ -43,13 +43,13 @@ if (os === 'linux') execFileSync('strip', ['--strip-unneeded', '-o', stripped, m
 else await cp(module, stripped);
 const onPlatform = { os: [os], cpu: [cpu], ...(os === 'linux' && { libc: [libc === 'gnu' ? 'glibc' : libc] }) };
 const [python, data] = ['glovebox-sandbox-python', `glovebox-sandbox-data-${platform}`];
-// In `node_modules`, the module in the platform's directory finds the packages of interpreters, as tests use it.
+// The packages of interpreters are in `node_modules`, where the module in the platform's directory finds them in tests.
 const tarballs = [
   await stage(join(out, platform), [[stripped, 'glovebox.node'], ...(await interpreters('engine'))], {
     name, version, description: `The engine of ${common.name} for ${platform}`, license, engines, ...onPlatform,
     main: 'glovebox.node',
     dependencies: { [python]: version },
-    // The user installs this package.
+    // The data libraries are optional: the user installs their package.
     peerDependencies: { [data]: version },
     peerDependenciesMeta: { [data]: { optional: true } },
   }),

@@ -1,5 +1,5 @@
-// The overhead of the package's JavaScript layer: `Sandbox.execute` is compared with the engine's `execute`, called in
-// a loop in Rust. Both run alternately in the same process, so other load on the machine affects both.
+// Measures the overhead of the JavaScript part of an execution: compares `Sandbox.execute` with a loop in Rust over the
+// engine's `execute`. The two alternate in one process, so that other load on the machine affects both.
 //
 // usage: node bench/overhead.ts [--max-us N]      prints JSON in microseconds; fails if the overhead exceeds N
 import { parseArgs } from 'node:util';

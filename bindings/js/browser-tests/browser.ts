@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Timeout for starting the browser and for each DevTools response, in milliseconds. Generous for slow machines. */
+/** Timeout for starting the browser and for each DevTools response, in milliseconds. Long enough for slow machines. */
 const TIMEOUT_MS = 120_000;
 
 /** A running browser. */
@@ -30,8 +30,8 @@ export class Browser {
 
   static async start(): Promise<Browser> {
     const profile = await mkdtemp(join(tmpdir(), 'glovebox-browser-'));
-    // Chromium cannot use its own sandbox when it runs as root; it loads only our pages. Timers of background pages
-    // must not be throttled.
+    // Chromium cannot use its own sandbox as root, but it loads only trusted pages. The test pages are in the
+    // background, where Chromium would throttle timers.
     const flags = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--no-first-run'];
     flags.push('--disable-background-timer-throttling', '--disable-renderer-backgrounding', '--remote-debugging-port=0');
     const child = spawn(process.env['CHROMIUM'] ?? 'chromium', [...flags, `--user-data-dir=${profile}`, 'about:blank'], {
@@ -75,8 +75,7 @@ export class Browser {
     const { sessionId } = await this.ask('Target.attachToTarget', { targetId, flatten: true });
     const page = new Page(this, sessionId);
     const late = Date.now() + TIMEOUT_MS;
-    // A new page starts as `about:blank`. Evaluation fails while it navigates, because it has no execution context
-    // then.
+    // A new page starts as `about:blank`. While it navigates, it has no execution context, and evaluation fails.
     for (;;) {
       const state = await page.run(async () => `${document.readyState} ${location.href}`).catch((error: Error) => error.message);
       if (/^complete (?!about:blank$)/.test(state)) return page;

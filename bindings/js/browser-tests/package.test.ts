@@ -57,7 +57,7 @@ for (const [which, page] of Object.entries(pages)) {
     });
     assert.match(outcome, /^out of time: used \d+ of 1000 ms/);
     assert.ok(tookMs >= 900 && tookMs < 10_000, `${tookMs} ms`);
-    // If the script blocked the page, the longest pause would be as long as the script.
+    // If the script blocked the page, the longest pause would last as long as the script.
     assert.ok(pauseMs < tookMs / 2, `${pauseMs} of ${tookMs} ms`);
     assert.equal(next, '2\n');
   });
@@ -118,7 +118,7 @@ test('without shared memory: cancellation terminates the worker, and the sandbox
     const thrown = (work: Promise<unknown>): Promise<unknown> => work.then(() => undefined, (error: unknown) => error);
     setTimeout(() => box.cancel(), 300);
     const one = thrown(box.execute('for (;;);'));
-    // This call is queued when `cancel` is called, but has not started.
+    // This call is still queued when `cancel` is called.
     const two = box.execute('console.log(2)');
     const terminated = (await one) instanceof TerminatedError;
     const lost = (await thrown(session.execute('1'))) instanceof SessionLostError;

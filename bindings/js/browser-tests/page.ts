@@ -12,7 +12,7 @@ const { exports } = JSON.parse(await readFile(join(import.meta.dirname, 'glovebo
 const imports = { 'glovebox-sandbox': `/glovebox-sandbox/${exports['.'].browser}` };
 const PAGE = `<!doctype html><title>Glovebox</title><script type="importmap">${JSON.stringify({ imports })}</script>`;
 
-/** Serves the package: pages below `/isolated` have shared memory. Returns the server's address. */
+/** Serves the package. Pages below `/isolated` have shared memory. Returns the server's address. */
 export async function serve(): Promise<{ url: string; close(): void }> {
   const server = createServer((request, response) => {
     const { pathname } = new URL(request.url ?? '', 'http://localhost');

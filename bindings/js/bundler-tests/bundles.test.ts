@@ -20,7 +20,7 @@ const packaged = join(root, 'node_modules/glovebox-sandbox');
 const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.wasm': 'application/wasm' };
 const ISOLATED = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
 
-/** The page's program, which exposes the package to the tests. */
+/** The program of the page, which exposes the package to the tests. */
 const APP = "import * as glovebox from 'glovebox-sandbox';\nglobalThis.glovebox = glovebox;\n";
 const PAGE = '<!doctype html><title>Glovebox</title><script type="module" src="./app.js"></script>';
 
@@ -39,7 +39,7 @@ after(async () => {
   server.close();
 });
 
-/** The expected result of each page. */
+/** The expected result of each page: printed text, value and exhausted resource, on each of two backends. */
 const EXPECTED = [['42\n', 5, 'time'], ['42\n', 5, 'time']];
 
 async function inPage(address: string): Promise<unknown[][]> {

@@ -1,4 +1,4 @@
-// Tests edge runtimes, which cannot compile WebAssembly at run time: workerd (Cloudflare Workers) and Vercel's.
+// Tests edge runtimes, which cannot compile WebAssembly at run time: workerd (Cloudflare Workers) and Vercel's runtime.
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { copyFile, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -44,7 +44,7 @@ const SEEN = [
 ];
 await writeFile(join(root, 'checks.js'), CHECKS);
 
-/** Keeps WebAssembly as an import, as these platforms' tools do, and copies the files next to the bundle. */
+/** Keeps WebAssembly as an import, like the tools of these platforms, and copies the files next to the bundle. */
 function wasm(name: (file: string) => string, files: string[]): esbuild.Plugin {
   return {
     name: 'wasm',
@@ -100,7 +100,7 @@ const config :Workerd.Config = (
 
 test("Vercel's edge runtime: scripts run as in workerd", async () => {
   await writeFile(join(root, 'edge.js'), "import { respond } from './checks.js';\naddEventListener('fetch', (event) => event.respondWith(respond()));\n");
-  // Next.js turns the WebAssembly modules into global variables.
+  // Like Next.js, the test passes the WebAssembly modules as global variables.
   const files: string[] = [];
   const plugin = wasm((file) => file, files);
   await esbuild.build({

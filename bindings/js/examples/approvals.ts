@@ -1,4 +1,4 @@
-// The example of docs/approvals.md. Succeeds silently if all its claims hold.
+// The example in docs/approvals.md. It prints nothing if all its assertions hold.
 import assert from 'node:assert/strict';
 import { Run, WaitingRun, createSandbox } from 'glovebox-sandbox';
 

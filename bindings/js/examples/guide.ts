@@ -1,4 +1,4 @@
-// The examples of docs/from-javascript.md. Succeeds silently if all their claims hold.
+// The examples in docs/from-javascript.md. They print nothing if all their assertions hold.
 import assert from 'node:assert/strict';
 import { type Run, ScriptError, UnsupportedError, createSandbox } from 'glovebox-sandbox';
 

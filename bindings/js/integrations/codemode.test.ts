@@ -115,7 +115,7 @@ test('names are those of the framework, and warnings are in the logs', async () 
   }
   const twice = await executor.execute('async () => 1', { 'a-b': one, a_b: one });
   assert.match(twice.error ?? '', /both sanitize to "a_b"/);
-  // A provider can have the name of the global with the host's functions.
+  // A provider can have the name `tools`, like the global through which scripts call the host's functions.
   const named = await executor.execute('async () => [await tools.a_b(), await tools._2()]', [{ name: 'tools', fns: { 'a-b': one, '2': one } }]);
   assert.deepEqual(named.result, [1, 1]);
   const { logs } = await executor.execute('async () => { console.log("a"); console.warn("b"); console.error("c", 1); }', {});

@@ -1,4 +1,5 @@
-// Tests the module with the interface of `run`: alone, beside the real package, and in the AI SDK's Code Mode.
+// Tests the adapter with the interface of `run`: alone, in comparison with the real package, and in the AI SDK's Code
+// Mode.
 import assert from 'node:assert/strict';
 import { registerHooks } from 'node:module';
 import { test } from 'node:test';
@@ -7,7 +8,7 @@ import { type HostFunctions, RunError, createRunner, getHostFunctionContext, isR
 import * as original from 'run';
 import { z } from 'zod';
 
-// Code Mode imports `run` itself.
+// Code Mode imports the package `run` by its name, which this hook resolves to the adapter.
 registerHooks({
   resolve: (specifier, context, next) => next(specifier === 'run' && context.parentURL?.includes('/code-mode/') ? 'glovebox-sandbox/run' : specifier, context),
 });
@@ -16,7 +17,7 @@ const { experimental_runCodeMode: runCodeMode } = await import('@ai-sdk/code-mod
 const continuationSecret = 'k'.repeat(32);
 const runner = createRunner({ continuationSecret });
 
-/** Returns functions of a bank that ask before they pay, and the payments. */
+/** Returns host functions that ask for a decision before they pay, and the list of payments. */
 function bank(): { hostFunctions: HostFunctions; paid: string[] } {
   const paid: string[] = [];
   const pay = (to: string): string => {

@@ -1,5 +1,5 @@
-// Tests type checks of JavaScript and TypeScript with the real package `typescript`, on scripts with one seeded mistake each
-// and on correct scripts.
+// Tests the type checker for JavaScript and TypeScript with the real package `typescript`, on correct scripts and on
+// scripts with one mistake each.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { TypeChecker } from 'glovebox-sandbox/typescript';
@@ -67,7 +67,7 @@ test('seeded mistakes are found, and correct scripts are not reported', async ()
   }
   assert.ok(missed.length * 100 <= MISTAKES.length * 5, missed.join('\n'));
   for (const source of CORRECT) assert.deepEqual(await checker.check(source), [], source);
-  // TypeScript has its own types.
+  // TypeScript is checked against the types that it declares.
   const typed = 'interface A { b: number }\nconst a: A = { b: 1 };\nconst f = (n: number) => n;\nf(a.b);\n';
   assert.deepEqual(await checker.check(typed, { name: 'a.ts' }), []);
   const found = await checker.check(`${typed}/* 😀 */ f(a.c);\nf("x");`, { name: 'a.ts' });
@@ -75,7 +75,7 @@ test('seeded mistakes are found, and correct scripts are not reported', async ()
   assert.match(found[0]?.message ?? '', /^Property 'c' does not exist on type 'A'\. \[TS2339\]$/);
   assert.equal((await checker.check('rows.push(1)'))[0]?.line, 1);
   assert.deepEqual(await checker.check('rows.push(1)', { globals: ['rows', 'no name'] }), []);
-  // Scripts are not executed, and one that the checker cannot handle does not affect others.
+  // Scripts are not executed, so a script cannot replace the checker or keep it busy.
   assert.deepEqual(await checker.check('globalThis.check = 1; for (;;);'), []);
   assert.equal((await checker.check('absent;\n'.repeat(100))).length, 20);
 });

@@ -1,4 +1,4 @@
-//! Sets the linker options of each platform: on macOS and Windows, Node.js's symbols are resolved when the module is
+//! Sets the linker options for native modules: on macOS and Windows, Node.js's symbols are resolved when the module is
 //! loaded.
 
 fn main() {

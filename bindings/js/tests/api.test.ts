@@ -28,7 +28,7 @@ for (const way of ways) {
     const run = await box.execute('def f():\n    return 1 / 0\nf()', { name: 'report.py' });
     assert.deepEqual([run.outcome.type, run.outcome.line], ['ZeroDivisionError', 2]);
     assert.match(run.outcome.traceback ?? '', /report\.py/);
-    // The component contains CPython 3.12.
+    // Components contain CPython 3.12, and the native package contains CPython 3.15.
     const version = way === 'worker' || way === 'direct' ? '3.12' : '3.15';
     assert.deepEqual([box.language, box.runtimeName, box.version], ['python', `python-${version}`, `${version}.0`]);
   });
@@ -137,7 +137,7 @@ for (const way of ways) {
     assert.deepEqual([info.id, info.language, info.ended], [session.id, 'javascript', undefined]);
   });
 
-  // `suspend.test.ts` tests them on the engine, and `daemon.test.ts` in a daemon.
+  // The tests of such runs are in `suspend.test.ts` for the engine, and in `daemon.test.ts` for a daemon.
   if (way !== 'native' && way !== 'daemon') {
     of('runs that wait for answers are not supported', async () => {
       const box = await sandbox(way);
@@ -219,7 +219,7 @@ for (const way of ways) {
       assert.deepEqual([run.stdout, given.pop()], [`${integers.join(' ')}\n`, received]);
       const [call] = run.toolCalls;
       assert.deepEqual([call?.arguments, call?.result], [{ x: received }, received]);
-      // The JSON form has only numbers.
+      // The run's JSON form contains numbers instead of bigints.
       assert.deepEqual(JSON.parse(JSON.stringify(run)).tool_calls[0].result.integers, integers.map(Number));
 
       const session = await box.session({ context: sent });
@@ -328,7 +328,7 @@ for (const way of ways) {
     await assert.rejects(box.execute('1'), SessionError);
   });
 
-  // On the calling thread, no other code can run to cancel a script.
+  // A script on the calling thread blocks the code that could cancel it.
   if (way === 'direct') continue;
 
   of('the caller is not blocked while a script runs', async () => {
@@ -396,7 +396,7 @@ for (const way of ways) {
     const short = await sandbox(way, { tools, limits: { toolTimeoutMs: 1_000, timeoutMs: 100_000 } });
     const run = await short.execute('await tools.never({})');
     assert.equal(run.outcome.kind, 'raised');
-    // The result and the abort are reported separately, in any order. After the result, only this timer keeps the
+    // The result and the abort arrive separately, in any order. If the result arrives first, only this timer keeps the
     // event loop alive.
     const alive = setInterval(() => undefined, 1_000);
     await aborted;

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { type Sandbox, type SandboxOptions, createSandbox } from '../src/node.ts';
 
-/** True if this Node.js supports components: version 24 does, 20 does not. */
+/** True if this Node.js supports components. Version 24 supports them, and version 20 does not. */
 export const RUNS_COMPONENTS = Number(process.versions.node.split('.')[0]) >= 24;
 
 /** Sandbox options for each backend. */
@@ -30,7 +30,7 @@ export const ways = (Object.keys(WAYS) as Way[]).filter((way) =>
   way === 'daemon' ? HAS_DAEMON : RUNS_COMPONENTS || way === 'native',
 );
 
-/** Starts a new daemon, and points the package at its socket. */
+/** Starts a daemon, and sets `GLOVEBOX_DAEMON_SOCKET` to its socket. */
 export async function startDaemon(...flags: string[]): Promise<{ child: ChildProcess; stop(): Promise<void> }> {
   const directory = await mkdtemp(join(tmpdir(), 'glovebox-daemon-'));
   const socket = join(directory, 'd.sock');

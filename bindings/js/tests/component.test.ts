@@ -86,7 +86,7 @@ test('engine-only options are rejected with a hint', { skip }, async () => {
 /** A component without a clock, which ignores interrupts. */
 const closed = { indexURL: new URL('glovebox-javascript-closed', providers), integrity: false, terminateAfterMs: 200 } as const;
 
-/** Cancels a script while it runs, and returns the error. A slow machine needs more time to begin the script. */
+/** Cancels a script while it runs, and returns the error. Increases the delay until the script has begun. */
 async function cancelled(box: Awaited<ReturnType<typeof createSandbox>>, execute: () => Promise<Run>): Promise<unknown> {
   for (const delay of [100, 3_000, 30_000]) {
     setTimeout(() => box.cancel(), delay);
@@ -143,7 +143,7 @@ test("on the caller's own thread a tool must answer synchronously", { skip }, as
 });
 
 test('the entry for browsers runs in direct mode without workers', { skip }, async () => {
-  // Node.js has no global `Worker`, and its `fetch` reads no files.
+  // Node.js has no global `Worker`, and its `fetch` cannot read files.
   const { createSandbox: create } = await import('../src/index.ts');
   await assert.rejects(create({ ...options, worker: true, indexURL: `${base}/glovebox-javascript` }), UnsupportedError);
   await assert.rejects(create({ ...options, backend: 'native' }), /the native engine is unavailable: this platform is not supported/);
@@ -157,7 +157,7 @@ test('a precompiled component is used, and its form is checked', { skip }, async
   const bytes = async (name: string) => WebAssembly.compile(await readFile(new URL(`glovebox-javascript/${name}`, providers)));
   const compiled = Object.fromEntries(await Promise.all(names.map(async (name) => [name, await bytes(name)] as const)));
   const provider = { component, compiled };
-  // An explicit provider selects the component, even if an engine is available.
+  // The option `provider` selects the component, even if an engine is available.
   const box = await createSandbox({ language: 'javascript', provider });
   assert.deepEqual([box.backend, (await box.execute('console.log(1)')).stdout], ['component', '1\n']);
   await assert.rejects(createSandbox({ language: 'javascript', provider: { component, compiled: {} } }), /component\.core.*was not loaded/);

@@ -114,7 +114,7 @@ test('a mistyped argument keeps the session', async () => {
   assert.equal((await session.getVariable('x'))?.json, '1');
 });
 
-/** Returns the provider, instrumented so that its instances can be made to trap. */
+/** Returns a provider whose instances can be made to trap, and a function that counts the instances. */
 async function trapping(): Promise<{ provider: Provider; instances: () => number }> {
   const provider = await loadProvider(NAME);
   let count = 0;
@@ -196,7 +196,7 @@ test('scripts call tools if the provider has tools', { skip: !(await exists('glo
   assert.equal(textOf((await sandbox.execute('console.log(await tools.double({ x: 21 }))')).stdout), '42\n');
   const failed = await sandbox.execute('try { await tools.fail({}) } catch (error) { console.log(error.message) }');
   assert.equal(textOf(failed.stdout), 'no such luck\n');
-  // A failed tool call does not trap.
+  // The failed calls above have not trapped the instance.
   assert.equal((await sandbox.execute('1')).outcome.tag, 'completed');
 });
 

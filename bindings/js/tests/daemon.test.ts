@@ -38,7 +38,7 @@ after(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-/** Points the package at a daemon's socket; without a daemon at that path, none is found. */
+/** Makes the package look for a daemon only at this path. */
 function at(socket: string): void {
   process.env['GLOVEBOX_DAEMON_SOCKET'] = socket;
 }
@@ -48,7 +48,7 @@ test('auto prefers a daemon that answers', { skip }, async () => {
   await using taken = await createSandbox({ language: 'javascript', backend: 'auto' });
   assert.equal(taken.backend, 'daemon');
   assert.equal((await taken.execute('console.log(6 * 7)')).stdout, '42\n');
-  // The engine in this process runs the requests that the daemon does not support.
+  // The daemon does not support `workspace`, so the engine in this process runs the script.
   await using here = await createSandbox({ language: 'javascript', backend: 'auto', workspace: directory });
   assert.equal(here.backend, 'native');
   await using plain = await createSandbox({ language: 'javascript' });
@@ -172,8 +172,8 @@ test('a server that is not a daemon of this version and this user is not used', 
 });
 
 /**
- * Opens a sandbox on a scripted server, and passes the sandbox to `use`. The server answers requests with a status and a
- * JSON object, or several objects.
+ * Opens a sandbox on a scripted server, and passes the sandbox to `use`. The server answers requests with a status and
+ * one or more JSON objects.
  */
 async function scripted(
   reply: (request: IncomingMessage, body: any) => [status: number, value: object] | undefined,
@@ -209,7 +209,7 @@ test('only options that differ from their defaults are sent', async () => {
 test('a rejection that arrives before the end of a large request is reported', async () => {
   const socket = join(directory, 'rejecting.sock');
   const problem = JSON.stringify({ type: 'too-large', detail: 'the request is too large' });
-  // A separate thread can close the connection while the client writes.
+  // The server runs on a separate thread, so that it can close the connection while the client writes.
   const source = `
     const { parentPort, workerData: { socket, response } } = require('node:worker_threads');
     const server = require('node:net').createServer((link) => {

@@ -22,7 +22,7 @@ test('only integers outside the safe range become bigints', () => {
     ['[0.1234567890123456789,true,null,-12345678901234567890]', [0.12345678901234568, true, null, -12345678901234567890n]],
     ['{"a" : 12345678901234567890\n}', { a: 12345678901234567890n }],
     ['{"12345678901234567890":{"b":[{"c":12345678901234567890}]}}', { '12345678901234567890': { b: [{ c: 12345678901234567890n }] } }],
-    // Only the last one of several equal keys counts.
+    // The last of several equal keys takes precedence.
     ['{"a":12345678901234567890,"a":1}', { a: 1 }],
     ['{"a":[12345678901234567890],"a":{"0":12345678901234567891}}', { a: { 0: 12345678901234567891n } }],
   ] as const) {
@@ -80,7 +80,7 @@ test('parsing takes linear time, and integers have a maximum length', () => {
   for (const longer of [`${digits}7`, `-${digits}7`, '7'.repeat(10_000_000)]) {
     assert.throws(() => parseJson(`[${longer}]`), { name: 'RangeError', message: `an integer has ${longer.replace('-', '').length} digits; the maximum is 4300` });
   }
-  // Long strings, some of them with many escapes or quotation marks.
+  // Parses long strings, some of which contain many escapes or quotation marks.
   for (const long of ['x'.repeat(10_000_000), '\\\\'.repeat(2_000_000), '\\"'.repeat(2_000_000), '1'.repeat(10_000_000)]) {
     assert.equal(parseJson(`["${long}",12345678901234567890]`)[1], 12345678901234567890n);
   }

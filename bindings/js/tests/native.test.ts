@@ -106,7 +106,7 @@ test('the interpreters of all installed packages are found', async () => {
 });
 
 test('two processes can start concurrently for the first time', async () => {
-  // Without a prepared bundle, one of the processes compiles.
+  // Without a prepared bundle, one of the processes compiles the interpreter.
   const environment = { GLOVEBOX_CACHE_DIR: join(directory, 'cache'), XDG_DATA_HOME: join(directory, 'share'), GLOVEBOX_PREPARED: '/absent.zip' };
   const text = `const box = await createSandbox({ language: 'javascript', backend: 'native', packages: false, progress: () => undefined });
     console.log((await box.execute('console.log(6 * 7)')).stdout);`;

@@ -1,4 +1,4 @@
-// Runs programs that use the package in other processes.
+// Runs programs in other processes. The programs use the package.
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 

@@ -1,4 +1,4 @@
-// Tests runs that wait for answers from the caller, and their suspension, on the engine in this process.
+// Tests runs that wait for answers from the caller, and their suspension, with the engine in this process.
 import assert from 'node:assert/strict';
 import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -26,7 +26,7 @@ after(() => rm(directory, { recursive: true, force: true }));
 const pay = { description: 'Pays an invoice.', schema: { properties: { euros: { type: 'number' } }, required: ['euros'] } };
 
 function sandbox(options: SandboxOptions = {}): Promise<Sandbox> {
-  // Runs may wait for a long time on a busy machine.
+  // The timeouts are long, because runs can wait for a long time on a busy machine.
   const limits = { timeoutMs: 100_000, toolTimeoutMs: 100_000 };
   return createSandbox({ language: 'python', backend: 'native', tools: { pay }, limits, ...options });
 }

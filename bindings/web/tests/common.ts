@@ -1,4 +1,4 @@
-// Tests that both forms of the page share.
+// The tests for both forms of the page.
 import assert from 'node:assert/strict';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
 import { type Site, barriers, choose, ended, open, output, picture, ready, run, tree, write } from './support.ts';
 
-/** A form of the page: from a server, or static. */
+/** A form of the page: served by `glovebox serve`, or static. */
 export interface Form {
   name: string;
   site: () => Site;
@@ -98,7 +98,7 @@ export function commonTests({ name, site, browser }: Form): void {
     assert.deepEqual(await sizes.evaluateAll(size), [[40, 30], [60, 20]]);
     const cell = it.frameLocator('.display iframe').frameLocator('iframe').locator('td');
     assert.equal(await cell.innerText(), 'cell');
-    // The display's own style is allowed and applied.
+    // The policy allows the display's own style.
     const colour = await cell.evaluate((element) => getComputedStyle(element).color);
     assert.equal(colour, 'rgb(1, 2, 3)');
     assert.match(await it.locator('.display').last().innerText(), /'a': \[1, 2\]/);
@@ -289,7 +289,7 @@ raise type(bad, (Exception,), {})(bad)`;
     await it.locator('.display iframe').first().waitFor();
     assert.deepEqual(await it.locator('#file-list .path').allInnerTexts(), ['<img src=x onerror=top.pwned=1>', '\\u{202e}gnp.exe']);
     const inner = it.frameLocator('.display iframe').first().frameLocator('iframe');
-    // A click on the link navigates nowhere.
+    // The frame's sandbox blocks navigation by these links.
     await inner.locator('#go').click({ timeout: 3_000 }).catch(() => undefined);
     await inner.locator('#away').click({ timeout: 3_000 }).catch(() => undefined);
     await it.waitForTimeout(700);
@@ -301,7 +301,7 @@ raise type(bad, (Exception,), {})(bad)`;
     });
     assert.deepEqual(state, { pwned: undefined, isOurs: true, frames: [''], scripts: ['/page/app.js'], images: 0 });
     assert.deepEqual(foreign, []);
-    // Only the frame's policy may have reported violations, not the page's policy.
+    // Violations are allowed only for the frame's policy, not for the page's policy.
     assert.deepEqual(faults.filter((fault) => !/about:srcdoc|frame\.html|evil\.example|"img-src data:"|[Ss]andboxed/.test(fault)), []);
     await it.context().close();
   });
@@ -316,7 +316,7 @@ raise type(bad, (Exception,), {})(bad)`;
 
   test(`${name}: long output is truncated, and available in full`, async () => {
     const { page: it, done } = await page();
-    // Few large chunks, which also fit in the time limit on a slow machine.
+    // The output consists of few large chunks, so that the script also meets its timeout on a slow machine.
     const source = String.raw`for n in range(0, 60000, 100): print('\n'.join(f"{m} {'x' * 20}" for m in range(n, n + 100)))`;
     assert.equal(await run(it, source), 'Completed');
     assert.match(await output(it), /further characters not shown/);

@@ -76,7 +76,7 @@ test('without a token, and with a wrong one, the page asks for it', async () => 
   await picture(page, 'server-token');
   await page.keyboard.type('wrong');
   await page.keyboard.press('Enter');
-  // The page asks for the token again and shows the server's message.
+  // The page asks for the token again, and shows the server's message as the reason.
   await page.waitForFunction(() => !document.getElementById('token-reason')?.textContent?.includes('This server requires a token'));
   await page.locator('#token-dialog').waitFor();
   await page.keyboard.type(TOKEN);
@@ -155,7 +155,7 @@ test('a delayed session list removes no session', async () => {
   await page.locator('#session-new').click();
   await page.locator('[aria-selected=true][data-kind=session]').waitFor();
   await page.locator('#session-fork:not([disabled])').waitFor();
-  // The request that the page sends when the script ends is only answered after the user has forked the session.
+  // Delays the answer to the page's request after the script's end until the user has forked the session.
   let letGo = (): void => undefined;
   const forked = new Promise<void>((resolve) => (letGo = resolve));
   let answered = (): void => undefined;

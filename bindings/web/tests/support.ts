@@ -1,4 +1,4 @@
-// A browser, pages that record every Content-Security-Policy violation, and the servers of these pages.
+// Starts a browser and servers, and opens pages that record every violation of the Content-Security-Policy.
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -11,12 +11,12 @@ import { type Browser, type Page, chromium } from 'playwright-core';
 
 export const ROOT = join(import.meta.dirname, '../../..');
 export const TOKEN = 'a-token-of-the-tests-of-the-page';
-/** Timeout of every step, in milliseconds. Generous for slow machines. */
+/** Timeout of every step, in milliseconds. Long enough for slow machines. */
 export const TIMEOUT_MS = 60_000;
 const SCREENSHOTS = join(ROOT, 'target/page-screenshots');
 
 export function launch(): Promise<Browser> {
-  // Chromium cannot use its own sandbox when it runs as root; it loads only our pages.
+  // Chromium cannot use its own sandbox as root, but it loads only trusted pages.
   const args = ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'];
   return chromium.launch({ executablePath: process.env['CHROMIUM'] ?? '/usr/bin/chromium', args });
 }
@@ -43,7 +43,7 @@ export class Server implements Site {
     this.#token = token;
   }
 
-  /** Starts the server. With a null `token`, the server generates a token or uses its configuration. */
+  /** Starts the server. If `token` is null, the server generates a token or uses its configuration. */
   static async start(flags: string[] = [], token: string | null = TOKEN): Promise<Server> {
     const server = new Server(await mkdtemp(join(tmpdir(), 'glovebox-page-')), flags, token);
     await server.begin('127.0.0.1:0');
@@ -112,12 +112,12 @@ export async function serveStatic(directory: string, isolated: boolean): Promise
   };
 }
 
-/** A page and the violations that it has reported. */
+/** A page and the violations that it reports. */
 export interface Watched {
   page: Page;
   /** Policy violations and script errors. */
   faults: string[];
-  /** Requests to foreign hosts that no content security policy has blocked. */
+  /** Requests to foreign hosts that no Content-Security-Policy has blocked. */
   foreign: string[];
   /** Asserts that there were no violations, and closes the page. */
   done(): Promise<void>;
@@ -145,7 +145,7 @@ export async function open(browser: Browser, url: string, options: { width?: num
     const url = request.url();
     if (!url.startsWith(`${origin}/`) && !url.startsWith('blob:') && !url.startsWith('data:') && url !== 'about:srcdoc') foreign.push(url);
   });
-  // The browser reports requests that a content security policy blocks, but does not send them.
+  // The browser also reports requests that a Content-Security-Policy blocks, although it does not send them.
   page.on('requestfailed', (request) => {
     const at = foreign.indexOf(request.url());
     if (request.failure()?.errorText === 'csp' && at >= 0) foreign.splice(at, 1);

@@ -11,7 +11,7 @@ use serde_json::Error as JsonError;
 
 use crate::execution::NativeExecution;
 
-/// An error class of the package and its arguments, before conversion on JavaScript's thread.
+/// An error class of the package and the constructor's arguments, before conversion on JavaScript's thread.
 pub(crate) struct EngineFailure {
     class: &'static str,
     message: String,
@@ -24,7 +24,7 @@ impl EngineFailure {
         Self { class, message: with_causes(error), execution: None }
     }
 
-    /// Converts the error of an execution that could not be carried out.
+    /// Converts the error of an execution that has no result.
     fn not_executed(error: &ExecuteError) -> Self {
         let mut failure = Self::new(class(error), error);
         if let ExecuteError::Commit { execution, .. } = error {
@@ -42,7 +42,7 @@ impl EngineFailure {
         Self { class: "SuspensionError", message: message.to_owned(), execution: None }
     }
 
-    /// The error about an execution that was suspended in a session.
+    /// Creates the error for an execution that was suspended in a session and is resumed outside one.
     pub(crate) fn suspended_in_session() -> Self {
         Self::suspension(
             "the execution was suspended in a session; resume it in the session that `resumeSuspendedSession` restores",
@@ -50,7 +50,7 @@ impl EngineFailure {
     }
 }
 
-/// An error class of the package and its arguments, as JavaScript receives them.
+/// An error class of the package and the constructor's arguments, as JavaScript receives them.
 #[napi(object, object_from_js = false)]
 pub struct NativeFailure {
     /// The class name.
@@ -67,7 +67,7 @@ impl From<EngineFailure> for NativeFailure {
     }
 }
 
-/// Assigns a class to each error type. With `except`, the errors in this variant keep their own classes.
+/// Assigns a class to each error type. The errors in a variant after `except` keep their own classes.
 macro_rules! failures {
     ($($error:ident $(, except $session:ident)? => $class:literal;)*) => {$(
         impl From<$error> for EngineFailure {
@@ -102,7 +102,7 @@ impl From<BuildError> for EngineFailure {
     }
 }
 
-/// Returns the name of an error's class.
+/// Returns the name of the package's class for an error.
 fn class(error: &ExecuteError) -> &'static str {
     match error {
         ExecuteError::SessionEnded { .. }
@@ -140,7 +140,7 @@ impl From<AdvanceError> for EngineFailure {
     }
 }
 
-/// The engine's messages about a running and an ended execution name functions that JavaScript does not use.
+/// Replaces the engine's messages about running and ended executions, which name Rust functions.
 impl From<SuspendError> for EngineFailure {
     fn from(error: SuspendError) -> Self {
         match error {

@@ -1,8 +1,8 @@
-//! An execution's input, cancellation token, result and files, as JavaScript sees them, and the tools that JavaScript
+//! The input, cancellation token, result and files of an execution for JavaScript, and the tools that JavaScript
 //! implements.
 //!
-//! Executions are frequent and short, and creating a callback for each would take as long as a short script. Instead
-//! each JavaScript thread creates one callback, which receives the events of all its executions.
+//! Creating a callback for each execution would take as long as a short script. Instead, each JavaScript thread creates
+//! one callback, which receives the events of all its executions.
 
 use std::{
     collections::HashMap,
@@ -30,7 +30,7 @@ use crate::{
     threads::{self, Callback, WaitGuard, caught, start},
 };
 
-/// A file's path, kind, size in bytes and time in nanoseconds.
+/// An entry of a file listing.
 #[napi(object, object_from_js = false)]
 pub struct NativeEntry {
     /// The path, relative to `/app`.
@@ -54,10 +54,10 @@ impl From<FileEntry> for NativeEntry {
     }
 }
 
-/// A display in all its media types.
+/// A display: its forms by media type.
 #[napi(object, object_from_js = false)]
 pub struct NativeDisplay {
-    /// True for the value of the last expression.
+    /// `true` for the value of the script's last expression, `false` for a call to `display`.
     pub is_result: bool,
     /// The media type and bytes of each form.
     pub forms: Vec<(String, Buffer)>,
@@ -134,7 +134,7 @@ impl NativeExecution {
         self.displays.iter().map(NativeDisplay::from).collect()
     }
 
-    /// The whole execution except its displays, as JSON text.
+    /// Returns the whole execution except its displays, as JSON text.
     #[napi]
     pub fn json(&self) -> napi::Result<String> {
         serde_json::to_string(&*self.execution).map_err(|error| napi::Error::from_reason(error.to_string()))
@@ -182,7 +182,7 @@ pub struct NativeInput {
 
 /// The input of an execution on another thread.
 pub(crate) struct Input {
-    /// Without its `stdin` buffer, because buffers belong to the JavaScript thread.
+    /// The input without its `stdin` buffer: buffers belong to the JavaScript thread, so `stdin` below is a copy.
     input: NativeInput,
     stdin: Vec<u8>,
     token: CancelToken,
@@ -234,12 +234,12 @@ impl Input {
     }
 }
 
-/// Converts a timeout in milliseconds.
+/// Converts a timeout in milliseconds. Returns `None`, which means no timeout, for a value out of range.
 pub(crate) fn timeout(ms: Option<f64>) -> Option<Duration> {
     ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok())
 }
 
-/// A cancellation token, shared by any number of executions.
+/// A cancellation token for any number of executions.
 #[napi]
 pub struct NativeToken(CancelToken);
 
@@ -290,14 +290,15 @@ impl Event {
             Self::Failed(failure) => (1, Either3::C(failure.into())),
             Self::Output(Stream::Stdout, bytes) => (2, Either3::B(bytes.into())),
             Self::Output(Stream::Stderr, bytes) => (3, Either3::B(bytes.into())),
-            // As JSON text. Numbers and strings can always be serialized.
+            // The calls are sent as JSON text. Numbers and strings can always be serialized.
             Self::Waits(calls) => (5, Either3::B(serde_json::to_vec(&calls).unwrap_or_default().into())),
         };
         (execution, number, payload).into()
     }
 }
 
-/// A weak function reference: it does not keep Node.js alive. `src/native/port.ts` does that while an execution runs.
+/// A weak function reference, which does not keep Node.js alive. `src/native/port.ts` keeps Node.js alive while an
+/// execution runs.
 type EventFunction = ThreadsafeFunction<(u32, Event), (), Args, Status, false, true>;
 
 /// The JavaScript function that receives the events of all executions that one thread started.
@@ -323,7 +324,7 @@ pub(crate) struct ExecutionEvents {
 
 impl ExecutionEvents {
     fn send(&self, event: Event) {
-        // The call fails while the environment is torn down, when no listener is left.
+        // The call fails only while the environment is torn down. No listener is left then.
         let _ = self.function.call((self.execution, event), ThreadsafeFunctionCallMode::NonBlocking);
     }
 
@@ -334,8 +335,8 @@ impl ExecutionEvents {
 }
 
 impl NativePort {
-    /// Runs an execution, or a step of one, on another thread. The last event is its result, or the error that
-    /// prevented it.
+    /// Runs an execution, or a step of a started execution, on another thread. The last event contains its result, or
+    /// the error that prevented it.
     pub(crate) fn start<T: Into<Event> + 'static>(
         &self,
         execution: u32,
@@ -348,17 +349,17 @@ impl NativePort {
     }
 }
 
-/// The call's number, the tool's index, and the arguments as JSON text; `None` reports that the call was abandoned.
+/// The call's number, the tool's index, and the arguments as JSON text; `None` means that the call was abandoned.
 type CallArgs = FnArgs<(u32, u32, Option<String>)>;
 
 /// The JavaScript function that answers tool calls.
 pub(crate) type Answer<'a> = Function<'a, CallArgs, ()>;
 
-/// The function that answers calls, callable from any thread. It does not keep Node.js alive; the running execution
-/// does.
+/// The function that answers calls, callable from any thread. It does not keep Node.js alive, because the running
+/// execution keeps it alive.
 type Caller = ThreadsafeFunction<(u32, u32, Option<String>), (), CallArgs, Status, false, true>;
 
-/// A tool's JavaScript description.
+/// The description of a tool from JavaScript.
 #[napi(object, object_to_js = false)]
 pub struct NativeTool {
     /// The name in scripts.
@@ -367,7 +368,7 @@ pub struct NativeTool {
     pub description: String,
     /// The JSON Schema of the arguments object, as JSON text.
     pub schema: String,
-    /// True if the caller of `start` answers the calls, instead of a handler.
+    /// True if the caller of `start`, not a handler, answers the calls.
     pub waits: bool,
 }
 
@@ -399,14 +400,14 @@ impl Calls {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers the call `number`. Ignores an answer that is no longer needed.
+    /// Passes an answer to the call `number`. Ignores an answer that is no longer needed.
     pub(crate) fn reply(&self, number: u32, answer: Result<String, ToolError>) {
         if let Some(sender) = self.waiting().remove(&number) {
             let _ = sender.send(Some(answer));
         }
     }
 
-    /// Creates the engine's tools, implemented by `answer`. Contains a failure for each invalid schema.
+    /// Creates the engine's tools, which `answer` implements. The result contains a failure for each invalid schema.
     pub(crate) fn tools(
         &self,
         tools: Vec<NativeTool>,
@@ -426,7 +427,7 @@ impl Calls {
         Ok(made.collect())
     }
 
-    /// Calls JavaScript and waits for the answer or for the end of the call.
+    /// Passes a call to JavaScript, and waits until it is answered or abandoned.
     fn ask(&self, caller: &Arc<Caller>, call: &ToolCall, index: u32, arguments: String) -> Result<String, ToolError> {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = mpsc::channel();
@@ -441,7 +442,7 @@ impl Calls {
         drop(given_up);
         let Some(answer) = reply else {
             self.waiting().remove(&number);
-            // Tells JavaScript that the call was abandoned, so that its tool can stop too.
+            // Tells JavaScript that the call was abandoned, so that the tool can stop.
             let _ = caller.call((number, index, None), ThreadsafeFunctionCallMode::NonBlocking);
             return Err(ToolError::new("the caller is no longer waiting for the answer"));
         };

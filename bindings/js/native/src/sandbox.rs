@@ -1,4 +1,4 @@
-//! The engine, its sandboxes and their sessions, for JavaScript.
+//! The JavaScript classes of the engine, its sandboxes and their sessions.
 
 use std::{sync::Arc, time::Instant};
 
@@ -49,7 +49,7 @@ pub struct NativeDiagnostic {
     pub message: String,
 }
 
-/// A runtime and a policy, ready to execute.
+/// A runtime with a policy, ready to execute scripts.
 #[napi]
 pub struct NativeSandbox {
     sandbox: Sandbox,
@@ -116,7 +116,8 @@ impl NativeSandbox {
         port.start(execution, move |events| input.execute(events, |request| sandbox.run(request)));
     }
 
-    /// Starts a script in a new interpreter. The last event is the result, or the calls that the script waits for.
+    /// Starts a script in a new interpreter. The last event contains the result, or the calls that the script waits
+    /// for.
     #[napi]
     pub fn start(&self, input: NativeInput, token: &NativeToken, port: &NativePort, execution: u32) -> NativeStarted {
         let (sandbox, input) = (self.sandbox.clone(), Input::new(input, token.token()));
@@ -126,8 +127,8 @@ impl NativeSandbox {
         })
     }
 
-    /// Starts a suspended script again, and repeats it without calling tools. The last event is the calls that the
-    /// script waits for, or the result if it was cancelled before.
+    /// Restarts a suspended script, and repeats it without calling tools. The last event contains the calls that the
+    /// script waits for, or the result if the script is cancelled before.
     #[napi]
     pub fn start_suspended(
         &self,
@@ -170,8 +171,8 @@ impl NativeSandbox {
         })
     }
 
-    /// Measures `count` executions without the JavaScript layer, each in microseconds. For benchmarks only: blocks the
-    /// caller's thread.
+    /// Returns the durations of `count` executions without the JavaScript layer, in microseconds. For benchmarks only,
+    /// because it blocks the caller's thread.
     #[napi]
     pub fn time(&self, source: String, count: u32) -> napi::Result<Vec<f64>> {
         let once = |_| {
@@ -221,11 +222,11 @@ impl NativeSandbox {
 /// An engine's directories and settings.
 #[napi(object, object_to_js = false)]
 pub struct NativeEngineOptions {
-    /// The cache directory; by default the engine chooses it.
+    /// The cache directory. By default, the engine chooses it.
     pub cache_dir: Option<String>,
-    /// The paths of the bundles in the packages.
+    /// The paths of the packages' bundles of interpreters.
     pub bundles: Vec<String>,
-    /// The paths of the prepared bundles in the packages.
+    /// The paths of the packages' prepared bundles.
     pub prepared: Vec<String>,
     /// The directory of custom images.
     pub images: Option<String>,
@@ -233,7 +234,7 @@ pub struct NativeEngineOptions {
     pub packages: bool,
 }
 
-/// An engine, which all sandboxes with the same choice of packages share.
+/// An engine. All sandboxes of a process with the same `packages` option share one.
 #[napi]
 pub struct NativeEngine(Engine);
 
@@ -303,7 +304,7 @@ impl NativeSession {
         self.0.id()
     }
 
-    /// The reason why the session ended, or `None` while it is open.
+    /// The reason for the end of the session, or `None` while it is open.
     #[napi(getter)]
     pub fn ended(&self) -> Option<String> {
         self.0.ended()
@@ -316,8 +317,8 @@ impl NativeSession {
         port.start(execution, move |events| input.execute(events, |request| session.run(request)));
     }
 
-    /// Starts a script in the session's interpreter. The last event is the result, or the calls that the script waits
-    /// for.
+    /// Starts a script in the session's interpreter. The last event contains the result, or the calls that the script
+    /// waits for.
     #[napi]
     pub fn start(&self, input: NativeInput, token: &NativeToken, port: &NativePort, execution: u32) -> NativeStarted {
         let (session, input) = (Arc::clone(&self.0), Input::new(input, token.token()));
@@ -327,8 +328,7 @@ impl NativeSession {
         })
     }
 
-    /// Starts a suspended script again in the session that was restored from it, like
-    /// [`NativeSandbox::start_suspended`].
+    /// Restarts a suspended script in the session that was restored from it, like [`NativeSandbox::start_suspended`].
     #[napi]
     pub fn start_suspended(
         &self,
@@ -353,7 +353,7 @@ impl NativeSession {
         })
     }
 
-    /// Sets a global variable to a value given as JSON text.
+    /// Sets a global variable to a value. `json` is the value as JSON text.
     #[napi]
     pub fn set_variable(&self, name: String, json: String, callback: Callback<'_, ()>) -> napi::Result<()> {
         self.ask(&callback, move |session| {
@@ -419,7 +419,7 @@ impl NativeSession {
         self.ask(&callback, |session| Ok::<_, EngineFailure>(serde_json::to_string(&session.checkpoints()?)?))
     }
 
-    /// Undoes the last change, or restores a checkpoint. Returns the restored checkpoint's ID.
+    /// Restores a checkpoint; by default, undoes the last change. Returns the ID of the restored checkpoint.
     #[napi]
     pub fn undo(&self, checkpoint: Option<BigInt>, callback: Callback<'_, BigInt>) -> napi::Result<()> {
         let checkpoint = checkpoint.map(|checkpoint| CheckpointId(checkpoint.get_u64().1));

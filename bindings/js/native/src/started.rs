@@ -1,4 +1,4 @@
-//! Started executions, whose tool calls JavaScript answers, and their suspension.
+//! Executions whose tool calls JavaScript answers, and their suspension.
 
 use std::{
     mem,
@@ -63,14 +63,14 @@ impl SuspendedInput {
     }
 }
 
-/// A relay that passes output to the events of the current step. Between two steps, it keeps the output for the next
-/// one: the script continues without an answer if a call exceeds its timeout.
+/// A relay that sends output to the events of the current step. Between steps, it keeps the output for the next step: a
+/// script whose tool call times out continues without an answer.
 #[derive(Default)]
 struct OutputRelay(Mutex<RelayState>);
 
 #[derive(Default)]
 struct RelayState {
-    /// `None` between two steps.
+    /// The events of the current step; `None` between steps.
     events: Option<ExecutionEvents>,
     held: Vec<(Stream, Vec<u8>)>,
 }
@@ -105,7 +105,7 @@ impl OutputRelay {
 /// An execution that the caller advances from one wait to the next.
 #[derive(Default)]
 pub(crate) struct SteppedExecution {
-    /// `None` before the start, and once JavaScript has the result.
+    /// The execution; `None` before the start and after JavaScript has received the result.
     started: Mutex<Option<Arc<Started>>>,
     output: Arc<OutputRelay>,
 }
@@ -124,7 +124,7 @@ impl SteppedExecution {
         start: impl FnOnce(Request<'_>) -> Result<Started, ExecuteError>,
     ) -> Result<Event, EngineFailure> {
         if is_heard {
-            // The listener does not own the execution, which ends when JavaScript drops it.
+            // The listener owns only the relay, not the execution, so that the execution ends when JavaScript drops it.
             let output = Arc::clone(&self.output);
             request = request.on_output(move |stream, bytes| output.pass_on(stream, bytes));
         }
@@ -133,7 +133,7 @@ impl SteppedExecution {
         self.advance(Vec::new(), events)
     }
 
-    /// Starts a suspended execution again with `start`. Returns when the script waits for the same calls.
+    /// Restarts a suspended execution with `start`. Returns when the script waits for the same calls.
     pub(crate) fn resume(
         &self,
         suspended: &Suspended,
@@ -157,12 +157,12 @@ impl SteppedExecution {
         match step? {
             Step::NeedsTools(calls) => Ok(Event::Waits(calls)),
             Step::Done(execution) => {
-                // Drop the handles first: they share the execution, which would otherwise be copied.
+                // Drops the handles first. They share the execution, so `unwrap_or_clone` would otherwise copy it.
                 drop(started);
                 *self.started() = None;
                 Ok(Event::Done(Arc::unwrap_or_clone(execution).into()))
             }
-            // Only a wait with a time limit ends while the script runs.
+            // Unreachable: only a wait with a timeout can end while the script runs.
             Step::Running => Err(EngineFailure::panicked()),
         }
     }
@@ -198,19 +198,19 @@ impl NativeStarted {
 
 #[napi]
 impl NativeStarted {
-    /// Standard output so far, as text. Empty once the script has ended.
+    /// Standard output so far, as text. Empty after the script has ended.
     #[napi(getter)]
     pub fn stdout(&self) -> String {
         self.0.output(Stream::Stdout)
     }
 
-    /// Standard error so far, as text. Empty once the script has ended.
+    /// Standard error so far, as text. Empty after the script has ended.
     #[napi(getter)]
     pub fn stderr(&self) -> String {
         self.0.output(Stream::Stderr)
     }
 
-    /// Passes answers to the script. The last event is the result, or the calls that the script waits for.
+    /// Passes answers to the script. The last event contains the result, or the calls that the script waits for.
     #[napi]
     pub fn advance(&self, answers: Vec<NativeAnswer>, port: &NativePort, execution: u32) {
         let stepped = Arc::clone(&self.0);
@@ -218,7 +218,7 @@ impl NativeStarted {
         port.start(execution, move |events| stepped.advance(answers, events));
     }
 
-    /// Ends the execution and serializes it.
+    /// Suspends the execution, and returns it as bytes.
     #[napi]
     pub fn suspend(&self, callback: Callback<'_, Buffer>) -> napi::Result<()> {
         let stepped = Arc::clone(&self.0);

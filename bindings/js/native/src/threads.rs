@@ -1,11 +1,11 @@
-//! The thread pool that guests run on.
+//! The thread pool on which guests run.
 //!
 //! Node.js's own pool has four threads, which serve file access and name lookups for the whole process. A guest that
 //! waits for a tool must not occupy one of them. This pool has a thread for each concurrent job, up to a limit. Guests
-//! that wait for an answer from JavaScript do not count against the limit: producing the answer may itself need a
-//! thread, for a script in another sandbox.
+//! that wait for an answer from JavaScript do not count towards the limit, because the answer may itself need a thread,
+//! for a script in another sandbox.
 //!
-//! Waking a thread takes as long as a short script. So an idle thread polls briefly for more work before it sleeps.
+//! Waking a thread takes as long as a short script, so an idle thread polls briefly for more work before it sleeps.
 
 use std::{
     cell::RefCell,
@@ -29,13 +29,13 @@ use napi::{
 
 use crate::error::{EngineFailure, NativeFailure};
 
-/// Maximum number of guests that run concurrently, excluding those that wait for JavaScript. Further work is queued in
+/// Maximum number of guests that run concurrently, excluding guests that wait for JavaScript. Further work is queued in
 /// order.
 const MAX_RUNNING: usize = 64;
-/// The time that a thread waits for more work before it exits.
+/// The time for which a thread waits for more work before it exits.
 const IDLE: Duration = Duration::from_secs(10);
-/// The time that a thread polls for work before it sleeps. Long enough for a JavaScript loop that runs scripts back to
-/// back to submit its next script.
+/// The time for which a thread polls for work before it sleeps. A JavaScript loop that runs one script after another
+/// submits its next script within this time.
 const POLL_TIME: Duration = Duration::from_micros(50);
 /// The number of polls between two clock reads.
 const POLLS_PER_CLOCK_READ: u32 = 32;
@@ -56,9 +56,9 @@ struct PoolState {
 static STATE: Mutex<PoolState> =
     Mutex::new(PoolState { queue: VecDeque::new(), threads: 0, idle: 0, is_polling: false, waiting: 0 });
 static QUEUED: Condvar = Condvar::new();
-/// Set when there is work for the polling thread.
+/// Tells the polling thread that there is work.
 static HAS_WORK: AtomicBool = AtomicBool::new(false);
-/// `false` on a single processor, where a polling thread would delay the thread that submits work.
+/// Enables polling, except on a single processor, where a polling thread would delay the thread that submits work.
 static MAY_POLL: LazyLock<bool> = LazyLock::new(|| thread::available_parallelism().is_ok_and(|count| count.get() > 1));
 
 fn state() -> MutexGuard<'static, PoolState> {
@@ -91,7 +91,7 @@ impl Drop for WaitGuard {
     }
 }
 
-/// Ensures that a thread will take the queued work.
+/// Ensures that a thread takes the queued work: wakes an idle thread, or starts a new one.
 fn ensure_thread(state: &mut PoolState) {
     let taken = usize::from(state.is_polling);
     if state.queue.len() <= taken {
@@ -100,7 +100,8 @@ fn ensure_thread(state: &mut PoolState) {
     if state.queue.len() <= taken + state.idle {
         QUEUED.notify_one();
     } else if state.threads < MAX_RUNNING + state.waiting {
-        // If the system cannot start a thread, existing threads take the work, and the next submission tries again.
+        // If the system cannot start a thread, an existing thread takes the work later, and the next submission tries
+        // again.
         if thread::Builder::new().name("glovebox".into()).spawn(serve).is_ok() {
             state.threads += 1;
         }
@@ -180,7 +181,7 @@ impl<T: ToNapiValue> Event<T> {
     }
 }
 
-/// A sender of a job's events to JavaScript's thread, in order. Node.js stays alive while a sender exists.
+/// A sender that passes a job's events to JavaScript's thread in order. Node.js stays alive while a sender exists.
 pub(crate) struct EventSender<T: ToNapiValue + 'static>(Arc<ThreadsafeFunction<Event<T>, (), Args<T>, Status, false>>);
 
 impl<T: ToNapiValue> Clone for EventSender<T> {
@@ -191,7 +192,7 @@ impl<T: ToNapiValue> Clone for EventSender<T> {
 
 impl<T: ToNapiValue> EventSender<T> {
     fn send(&self, event: Event<T>) {
-        // The call fails while the environment is torn down, when no listener is left.
+        // The call fails only while the environment is torn down. No listener is left then.
         let _ = self.0.call(event, ThreadsafeFunctionCallMode::NonBlocking);
     }
 }
@@ -199,11 +200,11 @@ impl<T: ToNapiValue> EventSender<T> {
 type ProgressListener = (Box<dyn Fn(String)>, CancelToken);
 
 thread_local! {
-    /// The progress listener of this thread's job.
+    /// The progress listener of the job on this thread.
     static LISTENER: RefCell<Option<ProgressListener>> = const { RefCell::new(None) };
 }
 
-/// The engine's progress reporter: it reports to the callback of this thread's job.
+/// The engine's progress reporter, which reports to the callback of the job on this thread.
 pub(crate) struct Progress;
 
 impl glovebox::Progress for Progress {
