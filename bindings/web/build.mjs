@@ -20,13 +20,13 @@ const examplesDir = join(root, 'docs/examples');
 const COMMON = "style-src 'self'; img-src 'self' blob:; connect-src 'self'; frame-src 'self'; form-action 'none'; base-uri 'none'";
 const POLICIES = {
   server: `default-src 'none'; script-src 'self'; ${COMMON}; require-trusted-types-for 'script'; trusted-types 'none'`,
-  // No trusted types here: they would also cover the start of a worker, and the package starts its worker from a plain
-  // URL.
+  // This policy does not require trusted types. They would also apply to the start of a worker, which the package
+  // starts from a plain URL.
   static: `default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; ${COMMON}`,
 };
 const FRAME_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; form-action 'none'; base-uri 'none'";
 
-/** Imports that need more than the plain interpreter. */
+/** Matches imports of packages that the plain interpreter does not contain. */
 const PACKAGES = /^(?:import|from) (?:openpyxl|markdown|dateutil|sandbox_utils)\b/m;
 const LANGUAGES = { '.py': 'python', '.js': 'javascript', '.ts': 'typescript' };
 
@@ -36,8 +36,8 @@ async function filesBelow(directory) {
 }
 
 /**
- * Reads the examples of docs/examples: each script, with the files of its directory. Leaves out examples with tools, because
- * the page's scripts have none.
+ * Reads the examples in docs/examples: each script, with the files of its directory. Omits examples with tools, because
+ * the page provides none.
  */
 async function examples() {
   const found = [];
@@ -62,7 +62,7 @@ async function examples() {
   return found;
 }
 
-/** Collects the licences of the packages in the bundle, which its inputs list. */
+/** Collects the licences of the packages in a bundle. `inputs` lists the bundle's source files. */
 async function licences(inputs) {
   const names = new Set();
   for (const path of inputs) {

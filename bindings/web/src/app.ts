@@ -1,4 +1,4 @@
-// The page: connects its parts.
+// Connects the parts of the page.
 import type { Allowed, Backend, Info, Language, RuntimeLanguage } from './backend/backend.ts';
 import { type Problem, problemOf, sentence } from './backend/problem.ts';
 import { EXAMPLES } from './examples.ts';
@@ -128,7 +128,7 @@ export class App {
     }
     this.#running = undefined;
     this.#busy(false);
-    // A script that was stopped in a session has changed the session too.
+    // A stopped script may also have changed the session.
     if (session !== undefined) await this.#sessions.refresh().catch((error: unknown) => this.#failed(error));
     else await this.#files.show(undefined);
   }
@@ -187,7 +187,7 @@ export class App {
     byId('limit-note').hidden = session === undefined;
     byId('place').textContent = session ? `in ${session.id}` : 'in a new interpreter';
     byId('files-of').textContent = session ? session.id : 'for each new interpreter';
-    // The usage of the last run stays visible until scripts run in another session.
+    // The usage of the last run remains visible until another session is selected.
     if (this.#place !== session?.id) this.#showAllowed();
     this.#place = session?.id;
     this.#files.show(session?.id).catch((error: unknown) => this.#failed(error));
@@ -240,7 +240,7 @@ export class App {
     try {
       sessionStorage.setItem(DRAFT, JSON.stringify([this.#language.value, this.#editor.text]));
     } catch {
-      // The script exceeds the storage quota.
+      // A script that exceeds the storage quota is not saved.
     }
   }
 

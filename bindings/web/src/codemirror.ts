@@ -1,7 +1,7 @@
 // The parts of CodeMirror that the page uses. The build puts them into a separate file, so that the page's own code
 // stays short.
 export { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands';
-// Only the languages: the completion of their names would be a large part of the file.
+// Exports only the languages, because the completion of names would make up a large part of the file.
 export { javascriptLanguage, typescriptLanguage } from '@codemirror/lang-javascript';
 export { pythonLanguage } from '@codemirror/lang-python';
 export { HighlightStyle, bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from '@codemirror/language';

@@ -4,6 +4,6 @@ import { HttpBackend } from './backend/http.ts';
 import { Token } from './ui/token.ts';
 
 const token = new Token();
-// Relative to the page, because a proxy may serve page and API below another path.
+// The URL is relative to the page, because a proxy can serve the page and the API below another path.
 const backend = new HttpBackend(new URL('./', location.href), token);
 await new App({ backend, letIn: (problem) => token.ask(problem) }).start();

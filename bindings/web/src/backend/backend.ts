@@ -28,7 +28,7 @@ export interface Allowed {
   memoryBytes: number;
 }
 
-/** A session. */
+/** The state of a session that the page shows. */
 export interface SessionInfo {
   id: string;
   language: RuntimeLanguage;
@@ -62,7 +62,7 @@ export interface Script {
   limits: Partial<Allowed>;
 }
 
-/** A piece of output. */
+/** A piece of a script's output. */
 export type Piece = { stream: 'stdout' | 'stderr'; text: string };
 
 /** An execution in the JSON format of the contract, reduced to the fields that the page shows. */

@@ -3,7 +3,7 @@
 /** Encodes bytes as base64. */
 export function toBase64(bytes: Uint8Array): string {
   let text = '';
-  // Chunked because the number of a call's arguments is limited.
+  // Converts the bytes in chunks, because the number of arguments of a call is limited.
   for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
   return btoa(text);
 }

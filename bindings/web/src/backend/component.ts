@@ -1,9 +1,9 @@
-// A backend without a server: the provider component in a worker of this page.
+// A backend without a server, which runs the provider component in a worker of this page.
 import type { Sandbox, SandboxOptions, Session } from 'glovebox-sandbox';
 import type { Allowed, Backend, Checkpoint, Done, FileInfo, Info, Piece, RuntimeLanguage, Script, SessionInfo } from './backend.ts';
 import { Problem } from './problem.ts';
 
-/** The module of the npm package. */
+/** The exports of the npm package that the page uses. */
 export interface Package {
   createSandbox(options: SandboxOptions): Promise<Sandbox>;
 }
@@ -19,14 +19,14 @@ interface Open {
   executions: number;
 }
 
-/** A backend in a worker. */
+/** A backend that runs the provider component in workers. */
 export class ComponentBackend implements Backend {
   readonly #package: Package;
   /** The sandboxes of sessions. A session ends with its worker. */
   readonly #sandboxes = new Map<RuntimeLanguage, Promise<Sandbox>>();
   /**
-   * The sandboxes of new interpreters, each with its limits. Each has its own worker, because stopping a script may
-   * terminate the worker.
+   * The sandboxes for scripts outside sessions, each with its limits. They have their own workers, because stopping a
+   * script may terminate the worker.
    */
   readonly #fresh = new Map<RuntimeLanguage, { key: string; sandbox: Promise<Sandbox> }>();
   readonly #open = new Map<string, Open>();
@@ -64,7 +64,7 @@ export class ComponentBackend implements Backend {
       return { execution: run.toJSON() as Done['execution'], filesLeftOut: 0 };
     }
     const sandbox = await this.#freshSandbox(script.language === 'python' ? 'python' : 'javascript', script.limits);
-    // Uses a new session for each script: a session accepts files without another sandbox, which would load the
+    // Each script runs in a new session, because a session accepts files. A new sandbox with these files would load the
     // interpreter again.
     const session = await sandbox.session();
     try {
@@ -139,7 +139,7 @@ export class ComponentBackend implements Backend {
     if (known) return known;
     const made = this.#package.createSandbox({ language, backend: 'component', limits: LIMITS });
     this.#sandboxes.set(language, made);
-    // Forgets a failed sandbox, so that the next request loads it again.
+    // Removes a failed sandbox, so that the next request creates a new one.
     made.catch(() => this.#sandboxes.delete(language));
     return made;
   }
@@ -163,8 +163,7 @@ export class ComponentBackend implements Backend {
       signal.throwIfAborted();
       return await work();
     } catch (error) {
-      // The cancellation may have terminated the worker, which fails with another error. Reports the cancellation
-      // instead.
+      // Replaces the error of a worker that the cancellation has terminated.
       if (signal.aborted) throw new Problem('cancelled', 'Stopped', 'The script was stopped.');
       throw error;
     } finally {

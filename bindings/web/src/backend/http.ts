@@ -4,7 +4,7 @@ import { fromBase64, toBase64 } from './base64.ts';
 import { jsonLines } from './lines.ts';
 import { Problem, type ProblemKind } from './problem.ts';
 
-/** The storage of the token. The page forgets the token with its tab. */
+/** The storage of the token, which lasts until the tab is closed. */
 export interface TokenStore {
   get(): string | undefined;
 }
@@ -14,7 +14,7 @@ type Json = Record<string, any>;
 /** File names that tell the server the language of a script. */
 const NAMES = { python: undefined, javascript: undefined, typescript: 'script.ts' } as const;
 
-/** The server that delivered the page. */
+/** The backend at the server that delivered the page. */
 export class HttpBackend implements Backend {
   readonly #base: URL;
   readonly #token: TokenStore;
@@ -123,7 +123,7 @@ export class HttpBackend implements Backend {
   async #fetch(method: string, path: string, body?: BodyInit, headers: Record<string, string> = {}, signal?: AbortSignal): Promise<Response> {
     const token = this.#token.get();
     const all = { ...headers, ...(token !== undefined && { Authorization: `Bearer ${token}` }) };
-    // The token is sent in a header, never in credentials that the browser adds to requests by itself.
+    // The token is sent in a header, never in credentials that the browser adds to requests automatically.
     const options: RequestInit = { method, headers: all, credentials: 'omit', cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer' };
     if (body !== undefined) options.body = body;
     if (signal) options.signal = signal;
@@ -157,7 +157,7 @@ function doneOf(result: Json): Done {
 
 function failureOf(error: unknown): unknown {
   if (error instanceof Problem || (error instanceof DOMException && error.name === 'AbortError')) return error;
-  // `fetch` reports only that no answer came.
+  // `fetch` throws a `TypeError` without a reason if it receives no response.
   return error instanceof TypeError ? lost() : error;
 }
 
@@ -167,7 +167,7 @@ function lost(): Problem {
 
 const KINDS: Record<number, ProblemKind> = { 401: 'unauthorized', 409: 'conflict', 429: 'busy', 503: 'busy' };
 
-/** Converts a problem document of the server. */
+/** Converts the server's problem document. */
 function problemOf(problem: Json, status = Number(problem['status'])): Problem {
   const title = String(problem['title'] ?? `Status ${status}`);
   const detail = String(problem['detail'] ?? 'The server gave no reason.');

@@ -3,12 +3,12 @@
 /** Text with uniform style. */
 export interface Run {
   text: string;
-  /** The classes of the style sheet. */
+  /** The CSS classes of the style. */
   classes: string;
 }
 
 const COLOURS = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white'];
-/** The longest incomplete sequence that is buffered. Every supported sequence is shorter. */
+/** Maximum length of a buffered incomplete sequence, in characters. Every supported sequence is shorter. */
 const MAX_SEQUENCE_CHARS = 256;
 
 /** A complete sequence: CSI, OSC (to its end), or two characters. */
@@ -81,7 +81,7 @@ export class Ansi {
       else if (code >= 30 && code <= 37) this.#foreground = COLOURS[code - 30];
       else if (code >= 90 && code <= 97) this.#foreground = COLOURS[code - 90];
       else if (code === 39) this.#foreground = undefined;
-      // The selectors of 256 colours and 16 million colours: skips their parameters.
+      // Skips the parameters of the selectors for 256 colours and for 16 million colours.
       else if (code === 38 || code === 48) at += codes[at + 1] === 5 ? 2 : 4;
     }
   }

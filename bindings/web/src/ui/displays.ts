@@ -11,7 +11,7 @@ const STYLE =
   '<style>body{font:14px/1.5 system-ui,sans-serif;margin:10px 12px;color:#22252a;background:#fff}' +
   'table{border-collapse:collapse}th,td{padding:3px 10px;text-align:right}thead th{border-bottom:1px solid #c9c3b6}</style>';
 
-/** Renders the best form of a display. Calls `made` with every object URL, to be revoked later. */
+/** Renders the best form of a display. Calls `made` with every object URL, which the caller must revoke. */
 export function displayOf(data: Record<string, string>, made: (url: string) => void): HTMLElement {
   const text = typeof data['text/plain'] === 'string' ? data['text/plain'] : '';
   const picture = PICTURES.find((type) => typeof data[type] === 'string');
@@ -43,9 +43,9 @@ function pictureOf(type: string, data: string, text: string, made: (url: string)
 }
 
 /**
- * Renders HTML within two frames. The outer frame is an empty page of ours with its own policy: it allows inline
- * styles, which this page does not, and it loads nothing. The inner frame inherits this policy. It has an opaque origin
- * and no rights: no scripts, forms or windows, and no access to the page around it.
+ * Renders HTML within two frames. The outer frame is an empty page with its own policy, which allows inline styles,
+ * unlike the policy of this page, and loads nothing. The inner frame inherits the outer frame's policy. It has an
+ * opaque origin and no rights: no scripts, forms or windows, and no access to the page around it.
  */
 function frameOf(html: string): HTMLElement {
   const outer = h('iframe', { class: 'html', src: new URL('frame.html', import.meta.url).href, title: 'HTML that the script shows' });

@@ -1,5 +1,5 @@
-// The editor: CodeMirror in a shadow root, where its style sheets are constructed. So the page's
-// Content-Security-Policy need not allow inline styles in the document.
+// The editor: CodeMirror in a shadow root, in which it uses constructed style sheets. The page's
+// Content-Security-Policy thus need not allow inline styles.
 import type { Language } from '../backend/backend.ts';
 import {
   Compartment,
@@ -26,8 +26,7 @@ import {
   typescriptLanguage,
 } from '../codemirror.ts';
 
-// The colours are CSS variables of the page, which are inherited into a shadow root: the editor follows the page's
-// theme.
+// The colours are CSS variables of the page. The shadow root inherits them, so the editor follows the page's theme.
 const theme = EditorView.theme({
   '&': { height: '100%', color: 'var(--ink)', backgroundColor: 'transparent', fontSize: 'var(--code-size)' },
   '&.cm-focused': { outline: 'none' },
@@ -58,8 +57,8 @@ function languageOf(language: Language): Extension {
 }
 
 /**
- * Replaces a selection by typed text. Browsers would insert the text with inline styles for CodeMirror to remove. The
- * page's policy blocks these styles, so each insertion would log a violation.
+ * Replaces a selection with typed text. Browsers would insert the text with inline styles, which CodeMirror would
+ * remove. The page's policy blocks these styles, so each insertion would log a violation.
  */
 function typeOver(event: InputEvent, view: EditorView): boolean {
   if (event.inputType !== 'insertText' || event.data === null || view.composing || view.state.selection.main.empty) return false;

@@ -6,7 +6,7 @@ import { bytes } from './format.ts';
 /** Maximum number of listed files. */
 const MAX_LISTED = 500;
 
-/** Characters that are invisible or change the rendering of others. */
+/** Characters that are invisible, or that change the rendering of other characters. */
 const HIDDEN = /[\p{Cc}\p{Cf}]/gu;
 
 export class Files {
@@ -25,7 +25,7 @@ export class Files {
     byId('upload-button').addEventListener('click', () => input.click());
     input.addEventListener('change', () => {
       void this.#upload([...(input.files ?? [])]);
-      // Makes a second selection of the same file a change event too.
+      // Without this, a second selection of the same file would not be a change event.
       input.value = '';
     });
     const panel = byId('files');
@@ -41,19 +41,19 @@ export class Files {
     });
   }
 
-  /** Replaces the page's own files with those that a run left. */
+  /** Replaces the page's own files with the files that a run left. */
   take(files: ReadonlyMap<string, Uint8Array>): void {
     this.own.clear();
     for (const [path, contents] of files) this.own.set(path, contents);
   }
 
-  /** Shows the files of a session, or the page's own. */
+  /** Shows the files of a session, or the page's own files. */
   async show(session: string | undefined): Promise<void> {
     this.#session = session;
     this.#shown += 1;
     const asked = this.#shown;
     const files = session === undefined ? this.#ownList() : await this.#backend.files(session);
-    // The user may have selected another session meanwhile.
+    // The user may have selected another session in the meantime, whose files are then shown.
     if (asked === this.#shown) this.#draw(files);
   }
 

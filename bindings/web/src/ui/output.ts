@@ -6,7 +6,7 @@ import { download, h } from './dom.ts';
 import { bytes, duration, plural } from './format.ts';
 import { type Problem, sentence } from '../backend/problem.ts';
 
-/** Maximum length of the shown text: browsers become slow with more. The download has the whole output. */
+/** Maximum length of the shown text, in characters: longer text slows browsers down. The download is complete. */
 const MAX_CHARS = 300_000;
 const MAX_DISPLAYS = 200;
 
@@ -23,7 +23,7 @@ export class Output {
   #hiddenChars = 0;
   #urls: string[] = [];
 
-  /** Screen readers announce changes of `status`. */
+  /** Creates the panel. Screen readers announce changes of `status`. */
   constructor(root: HTMLElement, status: HTMLElement) {
     this.#root = root;
     this.#status = status;

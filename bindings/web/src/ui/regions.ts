@@ -4,7 +4,7 @@ import { byId, isMac } from './dom.ts';
 /** Regions, each with a function that sets the focus within it. */
 export type Regions = readonly (readonly [region: HTMLElement, focus: () => void])[];
 
-/** Installs the shortcuts. `run` and `stop` work wherever the focus is. */
+/** Installs the shortcuts. The shortcuts for `run` and `stop` do not depend on the focus. */
 export function installKeys(regions: Regions, { run, stop }: { run: () => void; stop: () => void }): void {
   const help = byId<HTMLDialogElement>('help');
   for (const element of document.querySelectorAll('[data-key-mod]')) element.textContent = isMac ? '⌘' : 'Ctrl';

@@ -6,13 +6,13 @@ import { byId } from './dom.ts';
 import { plural } from './format.ts';
 import { Tree, type TreeNode } from './tree.ts';
 
-/** The id of the entry for new interpreters, which is not a session. */
+/** The ID of the entry for new interpreters, which is not a session. */
 const FRESH = '';
 const ACTIONS = { n: 'session-new', f: 'session-fork', u: 'session-undo', s: 'session-save', Delete: 'session-close' } as const;
 
 /** The events of the panel. */
 export interface SessionEvents {
-  /** The user selected another entry, or the state of the selected session has changed. */
+  /** Called when the user selects another entry, or when the state of the selected session changes. */
   changed(): void;
   failed(error: unknown): void;
   /** Returns the language for a new session. */

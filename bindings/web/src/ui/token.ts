@@ -1,5 +1,5 @@
-// The token: taken from the fragment of the address that `glovebox serve` prints, which browsers never send, or typed
-// in. It is stored for this tab only.
+// The token of the server. The page reads it from the fragment of the address that `glovebox serve` prints, which
+// browsers never send, or asks the user for it. The token is stored only for this tab.
 import { type Problem, sentence } from '../backend/problem.ts';
 import { byId } from './dom.ts';
 
@@ -7,7 +7,7 @@ const NAME = 'glovebox-token';
 
 /** The token of this tab. */
 export class Token {
-  /** Removes the token from the address, where others could see it and the history would keep it. */
+  /** Reads the token from the address and removes it there: others could see it, and the history would keep it. */
   constructor() {
     const given = new URLSearchParams(location.hash.slice(1)).get('token');
     if (given === null) return;
@@ -36,7 +36,7 @@ export class Token {
     return new Promise((resolve) => {
       byId<HTMLFormElement>('token-form').onsubmit = (event) => {
         event.preventDefault();
-        // An invalid header value would fail like an unreachable server.
+        // With an invalid header value, the request would fail as if the server were unreachable.
         const token = input.value.trim();
         if (!/^[\x21-\x7e]+$/.test(token)) {
           byId('token-reason').textContent = 'A token contains only ASCII letters, digits and punctuation.';

@@ -1,11 +1,11 @@
-// A tree with keyboard navigation by the ARIA pattern: arrow keys move, Enter selects, and one node is in the tab
+// A tree whose keyboard navigation follows the ARIA pattern: arrow keys move, Enter selects, and one node is in the tab
 // order.
 import { h } from './dom.ts';
 
 /** A node of a tree. */
 export interface TreeNode {
   key: string;
-  /** The label, and the smaller text behind it. */
+  /** The label. `detail` is the smaller text after it. */
   label: string;
   detail: string;
   /** The appearance of the node. */
@@ -32,7 +32,7 @@ export class Tree {
     root.addEventListener('click', (event) => this.#clicked(event));
   }
 
-  /** Shows these nodes. */
+  /** Replaces the nodes of the tree. */
   show(nodes: TreeNode[]): void {
     this.#nodes = nodes;
     this.#draw();

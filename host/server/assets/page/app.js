@@ -362,12 +362,12 @@ var Files = class {
       void this.#upload([...event.dataTransfer?.files ?? []]);
     });
   }
-  /** Replaces the page's own files with those that a run left. */
+  /** Replaces the page's own files with the files that a run left. */
   take(files) {
     this.own.clear();
     for (const [path, contents] of files) this.own.set(path, contents);
   }
-  /** Shows the files of a session, or the page's own. */
+  /** Shows the files of a session, or the page's own files. */
   async show(session) {
     this.#session = session;
     this.#shown += 1;
@@ -570,7 +570,7 @@ var Output = class {
   #shownChars = 0;
   #hiddenChars = 0;
   #urls = [];
-  /** Screen readers announce changes of `status`. */
+  /** Creates the panel. Screen readers announce changes of `status`. */
   constructor(root, status) {
     this.#root = root;
     this.#status = status;
@@ -774,7 +774,7 @@ var Tree = class {
     root.addEventListener("keydown", (event) => this.#pressed(event));
     root.addEventListener("click", (event) => this.#clicked(event));
   }
-  /** Shows these nodes. */
+  /** Replaces the nodes of the tree. */
   show(nodes) {
     this.#nodes = nodes;
     this.#draw();
@@ -1487,7 +1487,7 @@ function problemOf2(problem, status = Number(problem["status"])) {
 // src/ui/token.ts
 var NAME = "glovebox-token";
 var Token = class {
-  /** Removes the token from the address, where others could see it and the history would keep it. */
+  /** Reads the token from the address and removes it there: others could see it, and the history would keep it. */
   constructor() {
     const given = new URLSearchParams(location.hash.slice(1)).get("token");
     if (given === null) return;
