@@ -7,7 +7,7 @@ import { cp, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { platformPackage } from './dist/native/find.js';
 
-/** The platforms that each release has a package for. */
+/** The platforms for which each release has a package. */
 const PLATFORMS = ['linux-x64-gnu', 'linux-arm64-gnu', 'darwin-x64', 'darwin-arm64'];
 
 const [out, module, profile, bundles] = process.argv.slice(2);

@@ -39,7 +39,7 @@ after(async () => {
   server.close();
 });
 
-/** The expected result of each page: printed text, value and exhausted resource, on each of two backends. */
+/** The expected result of each page, for each language: printed text, value of a variable, and exhausted resource. */
 const EXPECTED = [['42\n', 5, 'time'], ['42\n', 5, 'time']];
 
 async function inPage(address: string): Promise<unknown[][]> {

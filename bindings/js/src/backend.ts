@@ -72,7 +72,7 @@ export interface Input {
   timeoutMs: number | undefined;
 }
 
-/** An execution's cancellation and output listener. */
+/** The cancellation handle and the output listener of an execution. */
 export interface ExecutionHooks {
   /** Cancels the execution: the script is interrupted first, then stopped by force. */
   cancel: Cancel;

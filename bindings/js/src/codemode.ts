@@ -42,9 +42,7 @@ const GLOBALS = new Set(['Promise', 'setTimeout', 'Error', 'console']);
 const CONTROL = '__codemode_control__';
 
 /**
-
  * The error name of a script that must stop until a person has approved its call. The framework recognizes the name.
-
  */
 const PAUSED = '__CODEMODE_PAUSE__';
 

@@ -9,7 +9,7 @@ import { type ComponentOptions, type SandboxOptions, checked } from './options.t
 import { Sandbox } from './sandbox.ts';
 import { type Answer, answer, answerNow, isAnswering } from './tools.ts';
 
-/** The differences between Node.js and the Web. */
+/** The functions that differ between Node.js and the Web. */
 export interface Platform {
   /** Opens a sandbox on the engine, or returns the reason why the engine is unavailable. */
   openNative?: (language: string, policy: Policy, host: Host) => Promise<Backend> | Error;

@@ -51,7 +51,7 @@ export interface SandboxOptions {
   /**
    * `native` is the engine in this process; `component` is a WebAssembly component, which runs on any platform. `wasm`,
    * the default, selects the first of these two that is available. `daemon` runs scripts in `glovebox daemon`. `auto`
-   * uses the daemon if one answers and supports the options, and every tool has `execute`; otherwise `wasm`.
+   * uses the daemon if one answers and supports the options, and every tool has `execute`; otherwise, it is `wasm`.
    */
   backend?: 'auto' | 'wasm' | 'native' | 'component' | 'daemon';
   /**
@@ -166,11 +166,8 @@ export interface ValidateOptions extends Pick<ExecuteOptions, 'name' | 'kind'> {
 export type ListenOptions = Pick<ExecuteOptions, 'onStdout' | 'onStderr' | 'signal'>;
 
 /**
-
- * The options for resuming a suspended run. `timeoutMs` counts from this call, and the listeners receive only new
-
+ * The options for resuming a suspended run. `timeoutMs` counts from the resumption, and the listeners receive only new
  * output.
-
  */
 export interface ResumeOptions extends CallAnswers, Pick<ExecuteOptions, 'timeoutMs' | 'onStdout' | 'onStderr' | 'signal'> {}
 

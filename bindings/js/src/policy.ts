@@ -3,9 +3,7 @@ import type { Policy } from './backend.ts';
 import { errorOf } from './errors.ts';
 
 /**
-
  * Rejects tools whose calls wait for the caller's answer. Only the engine in this process and daemons support them.
-
  */
 export function refuseWaitingTools({ tools }: Policy): void {
   const waiting = tools.find(({ waits }) => waits);
@@ -13,7 +11,11 @@ export function refuseWaitingTools({ tools }: Policy): void {
   throw errorOf('UnsupportedError', `tools: \`${waiting.name}\` has no execute function; add it, or use Sandbox.start with backend: "native" or "daemon" outside browsers`);
 }
 
-/** Rejects options that only the engine in this process supports. `reason` completes the message. */
+/**
+
+ * Rejects options that only the engine in this process supports. `reason` follows the option's name in the message.
+
+ */
 export function refuseHostAccess(policy: Policy, reason: string): void {
   const requested = {
     workspace: policy.workspace !== undefined,

@@ -23,9 +23,7 @@ export function shownValue(shown: any): ShownValue {
 }
 
 /**
-
- * Waits until a session is closed. Ignores that the session is already closed, or that the other process has ended.
-
+ * Waits until a session is closed. Ignores the error if the session is already closed or the other process has ended.
  */
 export async function closed(closing: Promise<unknown>): Promise<void> {
   try {

@@ -34,7 +34,7 @@ export interface RunInterruption {
   payload: unknown;
 }
 
-/** Thrown by `interrupt`. Programs recognize the name. */
+/** The error that `interrupt` throws. Programs recognize it by its name. */
 class Interruption extends Error {
   readonly payload: string;
 
@@ -101,7 +101,7 @@ export class Execution {
   readonly signal: AbortSignal;
   /** The errors that the script received. */
   readonly errors: RunError[] = [];
-  /** The number of functions that are running. */
+  /** The number of host functions that are running. */
   #running = 0;
 
   constructor(options: ExecutionOptions, state: ContinuationState) {

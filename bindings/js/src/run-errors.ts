@@ -21,7 +21,7 @@ export class RunError extends Error {
   }
 }
 
-/** The signal of the caller was aborted. */
+/** The caller's signal was aborted. */
 export class RunAbortedError extends RunError {
   constructor() {
     super('JavaScript runtime execution was aborted.', 'RUN_ABORTED');

@@ -26,7 +26,7 @@ export function positive(name: string, value: number): number {
   return value;
 }
 
-/** Merges limits with the defaults; later ones take precedence. */
+/** Merges limits with the defaults. Later arguments take precedence over earlier ones. */
 export function limitsOf(...given: (RunLimits | undefined)[]): Record<keyof typeof DEFAULTS, number> {
   const limits = { ...DEFAULTS };
   for (const [name, value] of given.flatMap((each) => Object.entries(each ?? {}))) {

@@ -62,7 +62,7 @@ export class Outcome {
     for (const [name, value] of Object.entries(record)) if (value !== null) Object.defineProperty(this, name, { value, enumerable: true });
   }
 
-  /** The exit code, following shell conventions. */
+  /** The exit code by shell convention, for example 124 after a timeout. */
   get exitCode(): number {
     if (this.kind === 'exhausted') return this.resource === 'time' ? 124 : 137;
     return this.code ?? { completed: 0, exited: 0, raised: 1, cancelled: 130, trapped: 134 }[this.kind];

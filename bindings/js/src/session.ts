@@ -26,7 +26,7 @@ export interface Checkpoint {
   privateBytes: number;
 }
 
-/** A description of a session. */
+/** The state of a session after its last execution. */
 export interface SessionInfo {
   /** The session's ID. */
   id: string;
@@ -99,7 +99,7 @@ export class Session implements AsyncDisposable {
     return this.#session.ended;
   }
 
-  /** Describes the session. */
+  /** Returns the session's state after its last execution. */
   async info(): Promise<SessionInfo> {
     return camel(JSON.parse(await this.#turn(() => this.#session.info())));
   }

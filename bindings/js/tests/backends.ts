@@ -1,4 +1,4 @@
-// The backends that the API tests run on.
+// The backends with which the API tests run.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';

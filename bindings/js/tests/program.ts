@@ -1,4 +1,4 @@
-// Runs programs in other processes. The programs use the package.
+// Runs programs that use the package, in other processes.
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 

@@ -17,7 +17,7 @@ def choose(city: str) -> str:
 
 
 def search(run: Run | WaitingRun) -> list[Run]:
-    """Returns the ends of the script for all answers to all calls."""
+    """Returns one finished run for each combination of answers."""
     if isinstance(run, Run):
         return [run]
     (call,) = run.calls

@@ -45,7 +45,7 @@ def add(a: int, b: int = 1) -> int:
 
 
 async def slow(text: str) -> str:
-    """Takes its time."""
+    """Converts text to upper case asynchronously."""
     return text.upper()
 
 

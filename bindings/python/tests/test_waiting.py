@@ -194,7 +194,7 @@ class Output(Case):
             run.answer({0: "paid"})
         ended: Any = run.answer()
         deadline = time.monotonic() + 60
-        while isinstance(ended, WaitingRun):  # the script had made its next call before it was cancelled
+        while isinstance(ended, WaitingRun):  # The script had made its next call before it was cancelled.
             self.assertLess(time.monotonic(), deadline, "the script is not cancelled")
             ended = ended.answer()
         self.assertEqual(ended.outcome.kind, "cancelled")
@@ -342,7 +342,7 @@ print(open("log").read(), tools.pay(euros=2))
             run.suspend()
         ended: Any = run.answer()
         deadline = time.monotonic() + 60
-        while isinstance(ended, WaitingRun):  # the script had made its next call before it was cancelled
+        while isinstance(ended, WaitingRun):  # The script had made its next call before it was cancelled.
             self.assertLess(time.monotonic(), deadline, "the script is not cancelled")
             ended = ended.answer()
         self.assertEqual(ended.outcome.kind, "cancelled")

@@ -21,7 +21,7 @@ const FIRST: Record<Language, string> = {
 const DRAFT = 'glovebox-draft';
 const RETRY_MS = 3_000;
 
-/** The differences between the forms of the page. */
+/** The parts in which the forms of the page differ. */
 export interface Form {
   backend: Backend;
   /** Asks the user for a token after an authorization failure. */

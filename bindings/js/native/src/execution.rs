@@ -273,7 +273,7 @@ pub(crate) enum Event {
     Done(NativeExecution),
     Failed(EngineFailure),
     Output(Stream, Vec<u8>),
-    /// The script waits for answers to these calls.
+    /// The calls whose answers the script waits for.
     Waits(Vec<ToolRequest>),
 }
 
@@ -315,7 +315,7 @@ impl NativePort {
     }
 }
 
-/// A sender of one execution's events to its port.
+/// A sender that passes one execution's events to its port.
 #[derive(Clone)]
 pub(crate) struct ExecutionEvents {
     function: Arc<EventFunction>,

@@ -45,14 +45,14 @@ export class Sandbox {
     this.#imports = { ...clocks(options.cancelWord ?? cancelWord()), ...toolsImport(options.tools ?? []) };
   }
 
-  /** See {@link createSandbox}. */
+  /** Use {@link createSandbox} to create a sandbox. */
   static async create(provider: Provider, options: SandboxOptions): Promise<Sandbox> {
     const sandbox = new Sandbox(provider, options);
     await sandbox.#current();
     return sandbox;
   }
 
-  /** Describes the provider. */
+  /** Returns the provider's description. */
   async info(): Promise<ProviderInfo> {
     return this.#enter((instance) => instance.info());
   }

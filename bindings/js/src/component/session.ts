@@ -22,7 +22,7 @@ export class Session implements AsyncDisposable {
     this.#access = access;
   }
 
-  /** Describes the session. */
+  /** Returns the session's state after its last execution. */
   async info(): Promise<SessionInfo> {
     return this.#access.enter((handle) => handle.info());
   }

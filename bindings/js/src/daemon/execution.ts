@@ -78,7 +78,7 @@ export class DaemonExecution {
   readonly #written: [stdout: string[], stderr: string[]] = [[], []];
   /** The calls that wait for the caller. */
   open: RequestedCall[] = [];
-  /** The calls that this process answers, with a controller that aborts each one; `undefined` once answered. */
+  /** The controllers that abort the calls that this process answers, by call ID; `undefined` for answered calls. */
   readonly #calls = new Map<number, AbortController | undefined>();
   readonly #answers: Answered[] = [];
   /** The execution's path; `undefined` until the daemon has accepted the execution. */

@@ -2,7 +2,7 @@
 import type { CallAnswer, Input, BackendDisplay, ToolDescription } from '../backend.ts';
 import type { Answer } from '../tools.ts';
 
-/** Event numbers, which must equal those in `native/src/threads.rs` and `native/src/execution.rs`. */
+/** Event numbers, which must equal the numbers in `native/src/threads.rs` and `native/src/execution.rs`. */
 export const DONE = 0;
 export const FAILED = 1;
 export const STDOUT = 2;

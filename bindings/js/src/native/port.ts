@@ -1,11 +1,11 @@
 /// <reference types="node" />
-// The events of this thread's executions. One callback of the native module receives all of them.
+// Receives the events of this thread's executions. The native module calls one callback for all of them.
 import type { RequestedCall } from '../backend.ts';
 import { DONE, FAILED, type NativeExecution, type NativeFailure, type NativeModule, type NativePort, STDERR, WAITS } from './module.ts';
 
 /**
- * Time for which Node.js polls for the end of an execution before it sleeps, in milliseconds. Polling avoids the time
- * for waking up, which is as long as a short script. Timers and other tasks still run while Node.js polls.
+ * Time for which Node.js polls for the end of an execution before it sleeps, in milliseconds. Waking up takes as long
+ * as a short script. Timers and other tasks still run while Node.js polls.
  */
 const LOOKING_MS = 0.5;
 /** Execution numbers wrap around at this value. */

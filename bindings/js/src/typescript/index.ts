@@ -13,7 +13,7 @@ import { declare } from './declarations.ts';
 import { FIRST_LIBRARY, GUEST, LIBRARY } from './guest.ts';
 
 export interface TypeCheckerOptions extends Pick<SandboxOptions, 'backend' | 'limits' | 'progress'> {
-  /** The tools of the scripts. Default: `tools` accepts no calls. */
+  /** The tools that scripts can call. Default: none. */
   tools?: Tools;
   /** The path of `typescript.js`. Default: the file of the installed package `typescript`, version 5 or 6. */
   typescript?: string;

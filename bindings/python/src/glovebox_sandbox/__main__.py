@@ -21,7 +21,7 @@ def main() -> int:
             os.environ[variable] = os.pathsep.join(files)
     program = os.path.abspath(sys.argv[0])
     if not os.access(program, os.X_OK):
-        # `python -m glovebox_sandbox` has no executable: use the installed script.
+        # `python -m glovebox_sandbox` has no executable, so `program` becomes the installed script.
         program = os.path.join(sysconfig.get_path("scripts"), "glovebox")
     command(["glovebox", *sys.argv[1:]], program)
     return 0

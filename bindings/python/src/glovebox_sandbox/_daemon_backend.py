@@ -300,7 +300,7 @@ def _close_dropped(closing: _Closing) -> None:
         client, path = dropped
         with contextlib.suppress(Problem, GloveboxError):
             client.json("DELETE", path, timeout_s=_CLOSE_S)
-        # Without this, the client's connections would stay open while the thread waits for the next session.
+        # Otherwise, these variables would keep the client's connections open while the thread waits.
         del client, dropped
 
 

@@ -22,8 +22,8 @@ _LOOK_S = 0.05
 
 _FIRST_POLL_S = 0.05
 _POLL_S = 0.25
-"""The first interval, in seconds, after which the client checks that a script still waits for its tools, and all later
-intervals. A limit can end the script while its tools run."""
+"""Intervals between checks that a script still waits for its tools, in seconds: the first interval, and all later ones.
+A limit can end the script while its tools run."""
 
 _RETRY_S = 1.0
 """Interval between attempts to resume an execution while the daemon is busy, in seconds."""

@@ -14,7 +14,8 @@ from .errors import FilesError, SessionError, UnavailableError, UnsupportedError
 
 
 def refuse(policy: Policy, reason: str) -> None:
-    """Refuses the options that only the engine in this process supports. `reason` completes the message."""
+    """Refuses the options that only the engine in this process supports. `reason` follows the option's name in the
+    message."""
     requested = {
         "workspace": policy.workspace is not None,
         "mounts": bool(policy.mounts),

@@ -31,7 +31,7 @@ _END_S = 30.0
 
 
 class RpcError(Exception):
-    """The peer refused the request."""
+    """An error with which the peer refused a request."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(str(error.get("message")))

@@ -1,4 +1,5 @@
-"""An ordinary Python interpreter as a backend, without a sandbox: scripts have all rights of the current user."""
+"""The backend that runs scripts in an ordinary Python interpreter, without a sandbox: scripts have all rights of the
+current user."""
 
 from __future__ import annotations
 

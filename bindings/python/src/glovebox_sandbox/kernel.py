@@ -155,7 +155,8 @@ class _Output:
 
 
 class GloveboxKernel(Kernel):
-    """The kernel. Sessions live on a separate thread, so that interrupts and streams are handled while a cell runs."""
+    """A kernel that runs cells in a sandbox. Its sessions live on a separate thread, so that interrupts and streams are
+    handled while a cell runs."""
 
     implementation = "glovebox"
     implementation_version = __version__
@@ -171,7 +172,7 @@ class GloveboxKernel(Kernel):
 
     @property
     def language_info(self) -> dict[str, Any]:
-        """The language, with the interpreter's version once it is known."""
+        """The description of the language, including the interpreter's version if it is known."""
         opening = self._opening
         is_open = opening is not None and opening.done() and opening.exception() is None
         version = opening.result().box.version if is_open and opening is not None else None

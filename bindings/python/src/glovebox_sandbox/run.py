@@ -54,7 +54,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """The exit code, following shell conventions."""
+        """The exit code by shell convention, for example 124 after a timeout."""
         if self.kind == "exhausted":
             return 124 if self.resource == "time" else 137
         return self.code or {"completed": 0, "exited": 0, "raised": 1, "cancelled": 130, "trapped": 134}[self.kind]
@@ -74,7 +74,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A tool call."""
+    """A tool call of a script, with its result."""
 
     name: str
     """The name that the script called."""
@@ -99,7 +99,7 @@ class Diagnostic:
     column: int
     """The column in code points, counted from 1."""
     message: str
-    """The message."""
+    """A description of the fault, in the words of the parser or the type checker."""
 
 
 class RunFiles(Mapping[str, bytes]):

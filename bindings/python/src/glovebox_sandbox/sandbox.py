@@ -90,7 +90,7 @@ class Sandbox(Startable):
         `backend` is `native`, the engine in this process, or `component`, which runs a provider component on every
         platform that `wasmtime` supports. The default, `wasm`, is the first of these that is available. `daemon` runs
         the scripts in `glovebox daemon`. `auto` uses a daemon if one answers and supports the options, and no tool has
-        `waits=True`; otherwise `wasm`. `provider` is the component's file.
+        `waits=True`; otherwise, it is `wasm`. `provider` is the component's file.
 
         `unsafe_native=True` with `backend="native"` runs scripts in an ordinary Python interpreter in another process,
         WITHOUT a sandbox: they can read and write your files, use the network and start programs. It is never chosen
@@ -111,7 +111,7 @@ class Sandbox(Startable):
 
         `network` grants network access to `fetch`, `urllib.request` and `requests`; by default there is none.
 
-        `progress` is called with a description of each slow step; by default the steps are printed to standard error.
+        `progress` is called with a description of each slow step; by default, the steps are printed to standard error.
         """
         name = _check.of("language", str, language)
         policy = policy_of(
@@ -241,7 +241,7 @@ class Sandbox(Startable):
         well-formed. Executes nothing.
 
         `types=True` also checks the types of a well-formed Python script, for example the arguments of its tool calls.
-        The native backend downloads the type checker at the first use. A daemon needs `--types`. Other backends raise
+        The native backend downloads the type checker on first use. A daemon requires `--types`. Other backends raise
         `UnsupportedError`.
         """
         input = _input(source, name, kind, None, None, None, None, None, None)

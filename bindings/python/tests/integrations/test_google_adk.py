@@ -33,7 +33,7 @@ class ScriptedLlm(BaseLlm):  # type: ignore[misc]
 
 class Agents(unittest.IsolatedAsyncioTestCase):
     async def results(self, executor: GloveboxCodeExecutor, *codes: str) -> tuple[list[tuple[str, str]], InMemoryRunner, str]:
-        """Returns the outcome of each script with the message for the model, the runner, and the session's id."""
+        """Returns the outcome of each script with the message for the model, the runner, and the session's ID."""
         says = [*(f"```python\n{code}\n```" for code in codes), "done"]
         agent = LlmAgent(name="coder", model=ScriptedLlm(model="scripted", says=says), code_executor=executor)
         runner = InMemoryRunner(agent=agent, app_name="test")

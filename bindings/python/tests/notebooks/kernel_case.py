@@ -1,4 +1,4 @@
-"""Installs the kernel for a module of tests, and runs cells in it."""
+"""Installs the kernel for a test module, and runs cells in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from jupyter_client.manager import KernelManager
 
 TIMEOUT = 60
-"""Timeout of each answer, in seconds. It is long enough for slow machines."""
+"""Timeout of each answer, in seconds. It suffices on slow machines."""
 
 _directory: tempfile.TemporaryDirectory[str]
 _before: str | None

@@ -94,7 +94,7 @@ export interface Done {
   filesLeftOut: number;
 }
 
-/** A backend that runs scripts. Every failure throws a `Problem`. */
+/** A backend that runs scripts. Its methods reject with a `Problem` if they fail. */
 export interface Backend {
   info(): Promise<Info>;
   run(script: Script, onPiece: (piece: Piece) => void, signal: AbortSignal): Promise<Done>;

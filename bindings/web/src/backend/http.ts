@@ -14,7 +14,7 @@ type Json = Record<string, any>;
 /** File names that tell the server the language of a script. */
 const NAMES = { python: undefined, javascript: undefined, typescript: 'script.ts' } as const;
 
-/** The backend at the server that delivered the page. */
+/** A backend that uses the server that delivered the page. */
 export class HttpBackend implements Backend {
   readonly #base: URL;
   readonly #token: TokenStore;

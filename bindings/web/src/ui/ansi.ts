@@ -1,4 +1,4 @@
-// Text with terminal escape sequences: colours and weight are shown, all other sequences are removed.
+// Converts text with terminal escape sequences: keeps colours and weight, and removes all other sequences.
 
 /** Text with uniform style. */
 export interface Run {

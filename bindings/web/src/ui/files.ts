@@ -25,7 +25,7 @@ export class Files {
     byId('upload-button').addEventListener('click', () => input.click());
     input.addEventListener('change', () => {
       void this.#upload([...(input.files ?? [])]);
-      // Without this, a second selection of the same file would not be a change event.
+      // Otherwise, a second selection of the same file would not be a change event.
       input.value = '';
     });
     const panel = byId('files');

@@ -3,7 +3,7 @@ import type { Allowed, Execution } from '../backend/backend.ts';
 import { h } from './dom.ts';
 import { bytes, count, duration } from './format.ts';
 
-/** Meters of time, fuel and memory. */
+/** Meters for time, fuel and memory. */
 export class Usage {
   readonly #root: HTMLElement;
 

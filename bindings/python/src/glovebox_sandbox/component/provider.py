@@ -107,7 +107,7 @@ class Sandbox:
         self._current()
 
     def info(self) -> types.ProviderInfo:
-        """Describes the provider."""
+        """Returns the provider's description."""
         info: types.ProviderInfo = lift(types.ProviderInfo, self._enter("info"))
         return info
 
@@ -253,7 +253,7 @@ class Session:
         """The session's ID. The provider chooses it, and it is not a secret."""
 
     def info(self) -> types.SessionInfo:
-        """Describes the session."""
+        """Returns the session's state after its last execution."""
         info: types.SessionInfo = lift(types.SessionInfo, self._enter("info"))
         return info
 

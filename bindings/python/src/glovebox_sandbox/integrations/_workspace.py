@@ -30,7 +30,7 @@ DESCRIPTION = (
     "`python3 -m MODULE`, and `python3 - <<'EOF'` with the code on the following lines, each with arguments and after "
     "`cd DIRECTORY &&`. Each command is a new interpreter. Files are kept in /app, the working directory."
 )
-"""Describes the commands to a model."""
+"""The description of the commands for a model."""
 
 _CD = re.compile(r"\s*cd\s+(?:--\s+)?('[^']*'|[^\s'\";&|<>()$`]+)\s*(?:&&|\|\|\s*exit\s*\n|;|\n)(.*)", re.DOTALL)
 _HEREDOC = re.compile(r"([^\n]*?)<<\s*(['\"]?)(\w+)\2[ \t]*\n(.*\n)?\3\s*", re.DOTALL)
@@ -212,7 +212,7 @@ class Workspace:
         self._operate("write", path, contents=contents)
 
     def stat(self, path: str) -> Entry:
-        """Describes a file or directory."""
+        """Returns the entry of a file or directory."""
         return Entry(*self._operate("stat", path))
 
     def has_directory(self, path: str) -> bool:

@@ -39,8 +39,8 @@ except ImportError as error:
     raise not_installed("deepagents", error) from error
 
 INSTRUCTIONS = DESCRIPTION
-"""Tells the model which commands work. deepagents describes `execute` as a shell, so pass this text as (part of) the
-`system_prompt`."""
+"""Instructions that tell the model which commands work. deepagents describes `execute` as a shell, so include this text
+in the `system_prompt`."""
 
 _FAILURES = (OSError, ValueError, GloveboxError)
 

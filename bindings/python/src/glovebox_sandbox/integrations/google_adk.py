@@ -104,7 +104,7 @@ class GloveboxCodeExecutor(BaseCodeExecutor):
 
 
 def _contents(file: File) -> bytes:
-    """Returns the contents of one of the kit's files, which are bytes, base64 or plain text."""
+    """Returns the contents of a file as bytes. The kit stores them as bytes, base64 or plain text."""
     content: str | bytes = file.content
     if isinstance(content, bytes):
         return content

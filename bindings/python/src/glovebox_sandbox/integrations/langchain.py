@@ -12,7 +12,7 @@ except ImportError as error:
 
 @adapter
 def run_code_tool(code_tool: CodeTool) -> StructuredTool:
-    """Creates a tool for `create_agent(tools=[…])` and everything else that accepts a `BaseTool`.
+    """Creates a tool for `create_agent(tools=[…])` and for every other API that accepts a `BaseTool`.
 
     A script that fails raises a `ToolException`, which the tool converts to a `ToolMessage` of status `error`.
     """

@@ -25,11 +25,12 @@ def code_execute_fn(
 ) -> Callable[[str], Any]:
     """Creates the `code_execute_fn` of a `CodeActAgent`: an `async` function from code to a dict.
 
-    `functions` are the agent's `tools`: scripts call them by name, and they run on the host, on the agent's loop if
-    they are `async`. Variables persist between calls unless `keep=False`. The dict has `stdout`, `stderr`, the `value` of
-    the last expression as the interpreter prints it, and `error`. `error` is the traceback and advice for a failed
-    script, otherwise `None`. Each text is shortened to `max_characters`. `limits` and the other options are those of
-    `Sandbox`.
+    `functions` are the agent's `tools`, which scripts call by name. They run on the host; `async` functions run on the
+    agent's loop. Variables persist between calls unless `keep=False`.
+
+    The dict has `stdout`, `stderr`, the `value` of the last expression as the interpreter prints it, and `error`.
+    `error` is the traceback and advice for a failed script, otherwise `None`. Each text is shortened to
+    `max_characters`. `limits` and the other options are those of `Sandbox`.
     """
     named: dict[str, Callable[..., Any]] = {}
     for function in functions:

@@ -23,7 +23,7 @@ except ImportError as error:
     raise not_installed("openai-agents", error) from error
 
 INSTRUCTIONS = DESCRIPTION
-"""Tells the model which commands work. Pass this text as (part of) the `instructions` of a `SandboxAgent`."""
+"""Instructions that tell the model which commands work. Include this text in the `instructions` of a `SandboxAgent`."""
 
 
 class GloveboxSandboxSessionState(SandboxSessionState):

@@ -28,7 +28,8 @@ except ImportError as error:
     raise not_installed("pydantic-ai-slim", error) from error
 
 INSTRUCTIONS = DESCRIPTION
-"""Tells the model which commands a `GloveboxWorkspace` runs. Pass this text as (part of) the agent's `instructions`."""
+"""Instructions that tell the model which commands a `GloveboxWorkspace` runs. Include this text in the agent's
+`instructions`."""
 
 
 @adapter
@@ -99,7 +100,7 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
         await self._workspace.run_async("write", path, data)
 
     async def stat(self, path: str) -> FileEntry:
-        """Describes a file or directory."""
+        """Returns the entry of a file or directory."""
         return _entry(await self._workspace.run_async("stat", path))
 
     async def list_dir(self, path: str) -> Sequence[FileEntry]:
