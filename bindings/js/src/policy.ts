@@ -12,9 +12,7 @@ export function refuseWaitingTools({ tools }: Policy): void {
 }
 
 /**
-
  * Rejects options that only the engine in this process supports. `reason` follows the option's name in the message.
-
  */
 export function refuseHostAccess(policy: Policy, reason: string): void {
   const requested = {
