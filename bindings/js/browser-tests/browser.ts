@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Timeout for starting the browser and for each DevTools response, in milliseconds. It suffices on slow machines. */
+/** Timeout for starting the browser and for each DevTools response, in milliseconds, long enough for slow machines. */
 const TIMEOUT_MS = 120_000;
 
 /** A running browser. */

@@ -87,7 +87,8 @@ export interface SandboxOptions {
   /** The action after a session's script was stopped by force. Default: `roll-back`. */
   onUnwind?: 'roll-back' | 'end';
   /**
-   * Saves the variables that JSON can represent in the workspace, and loads them in the next execution. Default: false.
+   * Keeps variables between executions, if JSON can represent them: saves them in the workspace, and loads them in the
+   * next execution. Default: false.
    */
   autoPersistGlobals?: boolean;
   /** `none` does not count fuel: scripts run faster, and only the timeout stops an endless script. Default: `fuel`. */

@@ -27,7 +27,7 @@ export class Opaque {
   }
 }
 
-/** Converts a script's value to JavaScript. Throws a `RangeError` for an integer with too many digits. */
+/** Converts a script's value to a JavaScript value. Throws a `RangeError` for an integer with too many digits. */
 export function valueOf(value: ShownValue | undefined): unknown {
   if (value === undefined) return undefined;
   return value.json === undefined ? new Opaque(value.repr) : parseJson(value.json);
@@ -86,7 +86,7 @@ export class Outcome {
 
 /** A tool call. Integers outside ±(2^53 − 1) in its arguments and result are bigints. */
 export interface ToolCall {
-  /** The name that the script called. */
+  /** The name of the called tool. */
   name: string;
   /** The arguments; `null` if they exceed `limits.toolRecordBytes`. */
   arguments: unknown;

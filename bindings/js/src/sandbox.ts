@@ -50,8 +50,8 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /**
-   * Runs a script in a new interpreter and discards the interpreter. A script that raises an exception or exceeds a
-   * limit also returns a run.
+   * Runs a script in a new interpreter and discards the interpreter. Also returns a run if the script raises an
+   * exception or exceeds a limit.
    */
   async execute(source: string, options: ExecuteOptions = {}): Promise<Run> {
     const backend = this.#open;

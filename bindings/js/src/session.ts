@@ -44,7 +44,7 @@ export interface SessionInfo {
   heldBytes: number;
   /** The number of checkpoints. */
   checkpoints: number;
-  /** The number of automatic checkpoints skipped because they would have exceeded a limit. */
+  /** The number of automatic checkpoints that were skipped because they would have exceeded a limit. */
   checkpointsSkipped: number;
   /** The number of rollbacks. */
   rollbacks: number;

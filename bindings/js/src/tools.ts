@@ -120,7 +120,7 @@ function failed(error: unknown): Answer {
   try {
     text = String(error instanceof Error ? error.message || error.name : error);
   } catch {
-    // The conversion of the thrown value to text has thrown.
+    // The conversion of the thrown value to text can itself throw.
     text = 'the tool threw a value that cannot be converted to text';
   }
   return [error instanceof ToolDenied ? 'denied' : 'failed', text.toWellFormed()];

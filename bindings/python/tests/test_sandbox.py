@@ -360,7 +360,7 @@ class Suite(BackendCase, Case):
         for expected, call in wrong:
             with self.subTest(expected), self.assertRaisesRegex(TypeError, expected):
                 call()
-        # Python writes one character as an escaped surrogate pair in JSON, which is valid.
+        # JSON contains the emoji as an escaped surrogate pair, which is valid.
         self.assertEqual(json.loads(_check.as_json("a", ["\U0001f600", "\\ud800"])), ["\U0001f600", "\\ud800"])
         out_of_range: list[tuple[str, Callable[[], object]]] = [
             ("timeout_ms must be a number from 0", lambda: box.execute("1", timeout_ms=-1)),

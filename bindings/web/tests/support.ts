@@ -11,7 +11,7 @@ import { type Browser, type Page, chromium } from 'playwright-core';
 
 export const ROOT = join(import.meta.dirname, '../../..');
 export const TOKEN = 'a-token-of-the-tests-of-the-page';
-/** Timeout of every step, in milliseconds. It suffices on slow machines. */
+/** Timeout of every step, in milliseconds, long enough for slow machines. */
 export const TIMEOUT_MS = 60_000;
 const SCREENSHOTS = join(ROOT, 'target/page-screenshots');
 

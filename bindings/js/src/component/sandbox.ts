@@ -63,8 +63,8 @@ export class Sandbox {
   }
 
   /**
-   * Runs a script in a new interpreter and discards the interpreter. A script that raises an exception or exceeds a
-   * limit also returns an execution.
+   * Runs a script in a new interpreter and discards the interpreter. Also returns an execution if the script raises an
+   * exception or exceeds a limit.
    */
   async execute(script: string | Request, options: RunOptions = {}): Promise<Execution> {
     return this.#enter((instance) => instance.execute(runtimeOf(instance, options), requestOf(script), options.policy ?? {}));

@@ -47,7 +47,7 @@ export class Problem extends Error {
     this.status = Number(status);
   }
 
-  /** Returns the error to throw. `otherwise` is the class of a request that the daemon rejects as invalid. */
+  /** Returns the error to throw. `otherwise` is the error class for a request that the daemon rejects as invalid. */
   failure(otherwise: FailureClass = 'PolicyError'): Error {
     const known = CLASSES[this.type] ?? (this.status >= 500 ? 'UnavailableError' : otherwise);
     return errorOf(known, this.message, this);

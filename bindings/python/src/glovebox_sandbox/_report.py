@@ -48,7 +48,7 @@ def error_name(outcome: Outcome) -> str:
 
 
 def error_value(outcome: Outcome) -> str:
-    """Returns the message for `error_name`."""
+    """Returns the message of an outcome, for notebooks that expect the message of an exception."""
     if outcome.kind == "raised":
         return outcome.message or ""
     return "the script was cancelled" if outcome.kind == "cancelled" else str(outcome)

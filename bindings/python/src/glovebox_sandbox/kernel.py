@@ -390,7 +390,7 @@ def _lines(run: Run) -> list[str]:
     """Returns the lines of the traceback in an error message."""
     message = explain(run)
     if run.outcome.kind == "raised":
-        # The last line of the traceback repeats the message.
+        # The last line of the traceback already contains the first line of the message.
         message = message.partition("\n")[2]
     return [*traceback_of(run).splitlines(), *message.splitlines()]
 

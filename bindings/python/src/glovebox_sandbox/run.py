@@ -77,7 +77,7 @@ class ToolCall:
     """A tool call of a script, with its result."""
 
     name: str
-    """The name that the script called."""
+    """The name of the called tool."""
     arguments: Any = None
     """The arguments; `None` if they exceed `Limits.tool_record_bytes`."""
     result: Any = None
@@ -137,7 +137,7 @@ def entries(listed: list[tuple[str, FileKind, int, int]]) -> list[FileEntry]:
 
 
 def value_of(value: tuple[str, str | None] | None) -> Any:
-    """Converts a value of a script to Python."""
+    """Converts a script's value to a Python value."""
     if value is None:
         return None
     text, form = value

@@ -93,8 +93,8 @@ class Sandbox(Startable):
         `waits=True`; otherwise, it is `wasm`. `provider` is the component's file.
 
         `unsafe_native=True` with `backend="native"` runs scripts in an ordinary Python interpreter in another process,
-        WITHOUT a sandbox: they can read and write your files, use the network and start programs. It is never chosen
-        automatically.
+        WITHOUT a sandbox: they can read and write your files, use the network and start programs. This backend is never
+        chosen automatically.
 
         `workspace` is the host directory behind `/app`. Without it, the workspace is in memory and starts with `files`.
         `commit` selects the executions whose changes are written back to the host: `always`, `on-success` or `never`.
@@ -105,9 +105,10 @@ class Sandbox(Startable):
         since 1970.
 
         `checkpoints` is the schedule of automatic checkpoints in sessions. `on_unwind` determines whether a session
-        whose script was stopped by force is rolled back or ends. `auto_persist_globals` saves the variables that JSON
-        can represent in the workspace, and the next execution loads them. `metering="none"` counts no fuel: scripts run
-        faster, and only the timeout stops an endless script. `packages=False` runs Python without the bundled packages.
+        whose script was stopped by force is rolled back or ends. `auto_persist_globals` keeps variables between
+        executions, if JSON can represent them: it saves them in the workspace, and the next execution loads them.
+        `metering="none"` counts no fuel: scripts run faster, and only the timeout stops an endless script.
+        `packages=False` runs Python without the bundled packages.
 
         `network` grants network access to `fetch`, `urllib.request` and `requests`; by default there is none.
 
@@ -222,7 +223,7 @@ class Sandbox(Startable):
     ) -> Run:
         """Runs a script in a new interpreter, and drops the interpreter.
 
-        A script that raises an exception or reaches a limit also returns a `Run`. `name` is the file name in
+        Also returns a `Run` if the script raises an exception or reaches a limit. `name` is the file name in
         tracebacks; a name that ends in `.ts` marks the script as TypeScript. `context` is a value that JSON can
         represent, for the script's global variable of that name. The execution is cancelled after `timeout_ms`.
 
@@ -274,7 +275,7 @@ class Sandbox(Startable):
         return Session(backend.session(_check.optional("id", str, id), _json("context", context)), backend)
 
     def resume(self, state: bytes, *, id: str | None = None) -> Session:
-        """Restores a session from the bytes that `Session.hibernate` returned, here or elsewhere.
+        """Restores a session from the bytes that `Session.hibernate` returned, in this or another process.
 
         Resuming bytes from another author runs that author's code, within this sandbox's limits.
         """
@@ -398,7 +399,7 @@ class Session(Startable):
         return _restored(self._backend, state, None)
 
     def fork(self, *, context: Any = None, id: str | None = None) -> Session:
-        """Creates a second session with the same state. Later changes in one are invisible to the other."""
+        """Creates a second session with the same state. Later changes in either session do not affect the other."""
         return Session(
             self._session.fork(_check.optional("id", str, id), _json("context", context)), self._backend
         )
@@ -415,7 +416,7 @@ class Session(Startable):
         """Restores a checkpoint; by default, undoes the last change: an execution, or a write to a file or variable.
         Returns the ID of the restored checkpoint.
 
-        Files that were written to the host stay.
+        Files that were written to the host remain.
         """
         return self._session.undo(None if checkpoint is None else _check.whole("checkpoint", checkpoint))
 

@@ -14,7 +14,7 @@ from typing import Any
 from jupyter_client.manager import KernelManager
 
 TIMEOUT = 60
-"""Timeout of each answer, in seconds. It suffices on slow machines."""
+"""Timeout of each answer, in seconds, long enough for slow machines."""
 
 _directory: tempfile.TemporaryDirectory[str]
 _before: str | None

@@ -1,4 +1,4 @@
-// Formats numbers for people.
+// Formats numbers for display.
 
 const SCALE = ['', 'k', 'M', 'G', 'T', 'P', 'E'];
 

@@ -121,7 +121,7 @@ class Sandbox:
     ) -> types.Execution:
         """Runs a script in a new interpreter, and drops the interpreter.
 
-        A script that raises an exception or reaches a limit also returns an execution. `runtime` is `python`,
+        Also returns an execution if the script raises an exception or reaches a limit. `runtime` is `python`,
         `javascript`, or the name of a runtime that `info` lists. Default: the provider's first runtime.
         """
         execution: types.Execution = self._call(types.Execution, "execute", *self._script(script, runtime, policy))
@@ -167,7 +167,8 @@ class Sandbox:
     def resume(
         self, state: bytes, *, runtime: str | None = None, policy: types.Policy | None = None, context: object = None
     ) -> Session:
-        """Restores a session from the bytes that `hibernate` returned, here or elsewhere. The bytes grant no rights."""
+        """Restores a session from the bytes that `hibernate` returned, in this or another process. The bytes grant no
+        rights."""
         terms, options = self._terms(runtime, policy), self._options(context)
         blob = self._enter("[constructor]blob")
         try:
@@ -297,7 +298,7 @@ class Session:
         self._call(object, "delete-file", path, recursive)
 
     def fork(self) -> Session:
-        """Creates a second session with the same state. Later changes in one are invisible to the other."""
+        """Creates a second session with the same state. Later changes in either session do not affect the other."""
         return self._sandbox._keep(self._call(object, "fork"))
 
     def checkpoint(self) -> int:
