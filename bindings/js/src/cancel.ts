@@ -1,4 +1,4 @@
-// Cancellation of executions. `Cancel` replaces `AbortController`, which takes as much time as a short script.
+// Cancellation of executions. `Cancel` replaces `AbortController`, whose creation takes as long as a short script.
 
 /** A handle that cancels one execution. A cancellation is permanent. */
 export class Cancel {

@@ -13,7 +13,7 @@ export type HostFunctions = Record<string, Record<string, (...args: any[]) => un
 export interface HostFunctionContext {
   abortSignal: AbortSignal;
   invocationId: string;
-  /** The ID of the script, which its continuations keep. */
+  /** The ID of the script, which is the same in all its continuations. */
   logicalRunId: string;
   requestId: string;
   /** The number of the call, counted from 1. */
