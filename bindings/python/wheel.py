@@ -49,7 +49,7 @@ def metadata(project: str, readme: str, licences: list[str], part: str | None, i
     summary, requirements, entry = key("description"), [], script[1].replace('"', "")
     if part:
         readme, summary, extras, entry = f"{PARTS[part]}.\n", PARTS[part], [], ""
-    # A prepared bundle is only valid for the version that created it, so the requirement is exact: pip reports a
+    # A prepared bundle is only valid for the version that created it, so the requirement is exact. pip reports a
     # conflict if one package alone is upgraded.
     if part == "data":
         requirements.append(f"{name}=={version}")

@@ -1,5 +1,5 @@
-// Encodes binary data as JSON, both in the sandbox and in the host: an object with the kind of the data, and its bytes
-// in base64.
+// Encodes binary data as JSON, both in the sandbox and on the host. The JSON is an object with the kind of the data,
+// and its bytes in base64.
 
 /** The key of the data's kind. */
 const BINARY = '__codemode_binary_v1__';

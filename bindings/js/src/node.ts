@@ -1,7 +1,7 @@
 /// <reference types="node" />
 /**
- * Runs untrusted Python and JavaScript in WebAssembly with enforced limits: with the native engine, whose interpreters
- * start in well under a millisecond, or with a component in a worker on platforms without an engine.
+ * Runs untrusted Python and JavaScript in WebAssembly with enforced limits. The native engine starts a fresh
+ * interpreter in well under a millisecond. Platforms without an engine run a component in a worker.
  */
 import { readFile } from 'node:fs/promises';
 import { Worker } from 'node:worker_threads';

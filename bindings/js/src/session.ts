@@ -127,7 +127,7 @@ export class Session implements AsyncDisposable {
 
   /**
    * Starts a script, like `Sandbox.start`. While the run waits for answers in memory, other executions in the session
-   * wait. When the run is suspended, the session is rolled back to its last checkpoint, and the bytes contain the
+   * wait. When the run is suspended, the session is rolled back to its last checkpoint. The bytes then contain the
    * session in its state before the script.
    */
   async start(source: string, options: ExecuteOptions = {}): Promise<Run | WaitingRun> {

@@ -82,7 +82,7 @@ export class Starter<Place extends object> {
   }
 
   /**
-   * Runs a step. Only the first step waits for its turn: later steps must run at once, because the session's other
+   * Runs a step. Only the first step waits for its turn. Later steps must run at once, because the session's other
    * operations wait for the end of the run.
    */
   #step(options: RunOptions, step: (to: ExecutionHooks) => Promise<BackendStep>, turn: Turn): Promise<Run | WaitingRun> {

@@ -1,7 +1,7 @@
 """A pytest plugin that compares a run with the list of tests that are expected not to pass.
 
 The environment variable `EXPECTED` contains the path of the list. The first line of the list, `# N tests`, is the size
-of the suite, so that a run fails if pytest no longer collects the tests. Each line `# REASON` is followed by the tests
+of the suite. A run fails if pytest collects a different number of tests. Each line `# REASON` is followed by the tests
 that do not pass for this reason. `BLESS=1` writes the list instead of comparing it.
 """
 

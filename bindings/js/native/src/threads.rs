@@ -2,8 +2,8 @@
 //!
 //! Node.js's own pool has four threads, which serve file access and name lookups for the whole process. A guest that
 //! waits for a tool must not occupy one of them. This pool has a thread for each concurrent job, up to a limit. Guests
-//! that wait for an answer from JavaScript do not count towards the limit, because the answer may itself need a thread,
-//! for a script in another sandbox.
+//! that wait for an answer from JavaScript do not count towards the limit: the answer may itself need a thread, for a
+//! script in another sandbox.
 //!
 //! Waking a thread takes as long as a short script, so an idle thread polls briefly for more work before it sleeps.
 

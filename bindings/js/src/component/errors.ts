@@ -1,7 +1,7 @@
 import type { SandboxError as Failure } from './contract.ts';
 
 /**
- * The provider returned an error. Nothing was executed, with two exceptions: the tag `variable` means that code in the
+ * The provider returned an error. Nothing was executed, with two exceptions. The tag `variable` means that code in the
  * guest failed, and a started execution can also fail after its script has run. A script's failure is an outcome, not
  * an error.
  */

@@ -51,8 +51,8 @@ function look(): Native | Error {
 }
 
 /**
- * Returns the files that an environment variable lists, or the files of this name in the native module's package and in
- * the packages that it can resolve.
+ * Returns the files that an environment variable lists. Without the variable, returns the files of this name in the
+ * native module's package and in the packages that it can resolve.
  */
 export function interpreters(module: string, file: string, variable: string): string[] {
   const given = process.env[variable];

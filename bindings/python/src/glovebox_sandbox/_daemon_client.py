@@ -25,7 +25,7 @@ _CONNECT_S = 0.5
 
 _IDLE_S = 15.0
 """Maximum age of an idle connection that is reused, in seconds. It is well below the daemon's idle timeout of one
-minute, so that the daemon does not close a connection just when a request is sent on it."""
+minute: otherwise, the daemon could close a connection just when a request is sent on it."""
 
 _MAX_IDLE = 8
 """Maximum number of idle connections of a client."""

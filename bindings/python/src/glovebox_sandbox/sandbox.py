@@ -93,8 +93,8 @@ class Sandbox(Startable):
         `waits=True`; otherwise, it is `wasm`. `provider` is the component's file.
 
         `unsafe_native=True` with `backend="native"` runs scripts in an ordinary Python interpreter in another process,
-        WITHOUT a sandbox: they can read and write your files, use the network and start programs. This backend is never
-        chosen automatically.
+        WITHOUT a sandbox. The scripts can read and write your files, use the network and start programs. This backend
+        is never chosen automatically.
 
         `workspace` is the host directory behind `/app`. Without it, the workspace is in memory and starts with `files`.
         `commit` selects the executions whose changes are written back to the host: `always`, `on-success` or `never`.

@@ -101,7 +101,7 @@ class WaitingRun:
 
         The bytes contain the script, its input and everything that it has received. They are not encrypted. A checksum
         detects damage, but not forgery. In a session, the bytes also contain the session in its state before the
-        script, and the session itself is rolled back to its last checkpoint.
+        script. The session itself is rolled back to its last checkpoint.
 
         Raises `SuspensionError` if the script no longer waits, if it has received more than 1 MiB, or if the function
         of another tool is running. The script then continues.

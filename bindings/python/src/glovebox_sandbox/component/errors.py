@@ -9,7 +9,7 @@ from ..types import FileFailure, SandboxError, TooLarge
 
 
 class RefusedError(GloveboxError):
-    """The provider returned an error. Nothing was executed, with two exceptions: the tag `variable` means that code in
+    """The provider returned an error. Nothing was executed, with two exceptions. The tag `variable` means that code in
     the guest failed, and a started execution can also fail after its script has run.
     """
 
