@@ -30,7 +30,7 @@ fn read_exactly(source: &dyn MountSource, path: &str, offset: u64, into: &mut [u
         let len = rest.len();
         let read = source.read(path, at, rest)?;
         if read == 0 || read > len {
-            return Err(SourceError::new(format!("`{path}` ended at byte {at}; it changed since it was listed")));
+            return Err(SourceError::new(format!("`{path}` ends at byte {at}; it has changed since it was listed")));
         }
         done = done.saturating_add(read);
     }

@@ -255,7 +255,7 @@ pub enum VfsError {
     #[error("path is not UTF-8")]
     IllegalBytes,
     /// `nospc`: the operation would exceed the quota of bytes or inodes, or the memory ceiling.
-    #[error("no space left; delete files, or raise the limit on their size, their number, or memory")]
+    #[error("no space left; delete files, or raise the limit on file sizes, file counts or memory")]
     NoSpace,
     /// `nomem`: a mounted directory is too large to list within `mount_entries` or memory, or too many names in
     /// unlistable directories were looked up one by one.

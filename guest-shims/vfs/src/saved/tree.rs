@@ -147,7 +147,7 @@ impl Tree<'_> {
             return Err(RestoreError::Limit("path_bytes"));
         }
         if matches!(child.body, Body::File { content: Content::Gone, .. }) {
-            return Err(DecodeError("a file that a commit removed has a name").into());
+            return Err(DecodeError("a file that was removed by a commit still has a name").into());
         }
         Ok(())
     }

@@ -233,7 +233,7 @@ fn source_data_without_a_source_is_rejected() {
     let mut to = gone.to;
     to.number(3);
     let gone = Forgery { to, last: 2, mounted: true };
-    gone.must_be_damaged(&[], "a file that a commit removed has a name");
+    gone.must_be_damaged(&[], "a file that was removed by a commit still has a name");
     let own = over_a_source().dir(1, &[("d", 2, 0)]).inode(2, DIRECTORY);
     let mut to = own.to;
     to.number(0);

@@ -309,7 +309,7 @@ fn read_of_a_shrunken_host_file_fails() {
     host.file("d/a", b"low");
     assert!(vfs.read_file(root, "d/a", 99).is_err());
     let error = vfs.take_source_error().unwrap().to_string();
-    assert!(error.contains("`d/a` ended at byte 3"), "{error}");
+    assert!(error.contains("`d/a` ends at byte 3"), "{error}");
     assert_eq!(vfs.append(file, b"x"), Err(VfsError::Io));
 }
 
