@@ -45,7 +45,7 @@ pub enum MachineError {
         pages: u32,
     },
     /// The address is outside the guest's linear memory.
-    #[error("address {0:#x} lies outside the guest's memory")]
+    #[error("address {0:#x} is outside the guest's memory")]
     OutOfBounds(u32),
 }
 
