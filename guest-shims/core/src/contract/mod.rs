@@ -105,7 +105,10 @@ pub fn too_many_files(count: usize) -> String {
 /// Returns the message for a new session or checkpoint that would exceed the limit `name`.
 #[must_use]
 pub fn too_many_sessions(name: &str, used: u64, max: u64) -> String {
-    format!("`{}` is exhausted: {used} needed, {max} allowed; close a session first", key(name))
+    format!(
+        "`{}` would be exceeded: all sessions together need {used}, the maximum is {max}; close a session first",
+        key(name)
+    )
 }
 
 /// Returns the message for an invalid policy.

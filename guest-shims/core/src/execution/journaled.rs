@@ -226,7 +226,7 @@ impl<P: Platform> ExecutionCtx<P> {
         match journal.difference() {
             Some(difference) => self.platform.on_difference(difference),
             None if journal.is_repeating() && !journal.is_whole() && !is_stopped => {
-                self.platform.on_difference("the script ended, which it did not do before");
+                self.platform.on_difference("the script ended, unlike in the first run");
             }
             None => {}
         }

@@ -334,8 +334,8 @@ fn difference_from_the_first_run_is_an_error() {
     for (old, new, difference) in [
         ("print(1)", "print(2 + 3)", "units of fuel instead of"),
         ("q=1", "q=2", "waits for different tool calls"),
-        ("time.time()", "time.monotonic()", "reads the monotonic clock, which it did not do before"),
-        ("tools.ask(q=1)", "pass", "ended, which it did not do before"),
+        ("time.time()", "time.monotonic()", "reads the monotonic clock, unlike in the first run"),
+        ("tools.ask(q=1)", "pass", "ended, unlike in the first run"),
     ] {
         let resumed = resume(&with_code(&code.replace(old, new)), &suspended);
         let error = resumed.advance(Vec::new(), Some(LONG)).unwrap_err();

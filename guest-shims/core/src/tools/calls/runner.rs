@@ -73,7 +73,7 @@ pub trait ToolRunner {
     fn abandon(&self, _index: usize, _running: &Self::Running) {}
 
     /// Called when the guest starts to wait for replies. The flag is `true` if the guest only polls.
-    fn begin_wait(&mut self, _is_look: bool, _running: &[RunningCall<Self::Running>]) -> Option<Self::Wait> {
+    fn begin_wait(&mut self, _is_poll: bool, _running: &[RunningCall<Self::Running>]) -> Option<Self::Wait> {
         None
     }
 

@@ -227,7 +227,10 @@ fn a_dropped_context_frees_its_sessions() {
     let mut other = host.ctx();
     let third = HostSession::open(&mut other, Runtime::Javascript, no_policy(), no_options());
     let SandboxError::TooManySessions(text) = error_of(third) else { panic!("the third session was not rejected") };
-    assert_eq!(text, "`limits.session-count` is exhausted: 3 needed, 2 allowed; close a session first");
+    assert_eq!(
+        text,
+        "`limits.session-count` would be exceeded: all sessions together need 3, the maximum is 2; close a session first"
+    );
     drop(ctx);
     open(&mut other);
     open(&mut other);
