@@ -46,7 +46,7 @@ pub enum RuntimeError {
     #[error(transparent)]
     Store(#[from] glovebox_runtimes::PreparedError),
     /// The binary is not a WebAssembly module that can be prepared.
-    #[error("`{name}` cannot be prepared", name = escaped(.name))]
+    #[error("the binary of `{name}` is unsupported: {source}", name = escaped(.name))]
     Rewrite {
         /// The name of the runtime.
         name: String,
@@ -184,7 +184,7 @@ pub enum ExecuteError {
         reason: String,
     },
     /// The operating system could not provide a stack or a thread.
-    #[error("the operating system could not provide a {what} for the guest; free memory or run fewer executions")]
+    #[error("cannot allocate a {what} for the guest; free memory, or run fewer executions")]
     System {
         /// The missing resource, such as `stack`.
         what: &'static str,
@@ -216,14 +216,14 @@ pub enum ExecuteError {
     },
     /// The session is executing another request. This request does not wait for it, or waited for the maximum duration
     /// of an execution.
-    #[error("session `{id}` is busy; nothing was run; try again when its execution ends", id = escaped(.id))]
+    #[error("session `{id}` is busy; nothing ran; retry when its execution has ended", id = escaped(.id))]
     SessionBusy {
         /// The ID of the session.
         id: String,
     },
     /// The shared workspace is in use by another session's execution. This request does not wait for it, or waited for
     /// the maximum duration of an execution.
-    #[error("the shared workspace is busy; no changes were made; try again when its execution ends")]
+    #[error("the shared workspace is busy; no changes were made; retry when its execution has ended")]
     WorkspaceBusy,
     /// The policies of the shared workspace and of the session have different host directories or different values of
     /// `commit`.
@@ -271,7 +271,7 @@ pub enum ExecuteError {
     },
     /// A new session or checkpoint would exceed a limit on sessions.
     #[error(
-        "`{key}` is exhausted: {used} needed, {max} allowed for all sessions together; close a session, try again later, or raise the limit"
+        "`{key}` would be exceeded: all sessions together need {used}, the maximum is {max}; close a session, try again later, or raise the limit"
     )]
     TooManySessions {
         /// Exceeded limit: `limits.session_count` or `limits.session_total_bytes`.
@@ -306,7 +306,7 @@ pub enum ExecuteError {
         in_session: bool,
     },
     /// A suspended or recorded execution needs another image.
-    #[error("the execution needs the image {expected} of `{expected_runtime}`, which differs from that of `{runtime}`; use the runtime and the version of Glovebox that ran it before", expected = escaped(.expected), expected_runtime = escaped(.expected_runtime), runtime = escaped(.runtime))]
+    #[error("the execution needs the image {expected} of `{expected_runtime}`, but `{runtime}` has another image; use the original runtime and Glovebox version", expected = escaped(.expected), expected_runtime = escaped(.expected_runtime), runtime = escaped(.runtime))]
     OtherImage {
         /// The identity of the image that the execution needs.
         expected: String,
@@ -315,8 +315,8 @@ pub enum ExecuteError {
         /// The name of the sandbox's runtime.
         runtime: String,
     },
-    /// A resumed execution behaved differently than before its suspension.
-    #[error("the resumed execution behaves differently than before its suspension: {difference}; resume it with the same files, tools and limits", difference = escaped_text(.difference))]
+    /// A resumed execution behaved differently from before its suspension.
+    #[error("the resumed execution behaves differently from before its suspension: {difference}; resume it with the same files, tools and limits", difference = escaped_text(.difference))]
     Diverged {
         /// The first difference.
         difference: String,
@@ -373,7 +373,9 @@ impl From<DriverError> for ExecuteError {
 fn failed_commit(host: &Path, source: &MountError) -> String {
     let host = escaped(host);
     match source {
-        MountError::NotNoted { .. } => format!("wrote the files back to `{host}`, but could not record the commit"),
+        MountError::NotNoted { .. } => {
+            format!("the files were written to `{host}`, but the commit could not be recorded")
+        }
         MountError::Torn { .. } | MountError::Io { .. } => format!("cannot write the files back to `{host}`"),
         _ => format!("cannot write the files back to `{host}`; the directory is unchanged"),
     }

@@ -258,7 +258,7 @@ impl Policy {
             if self.mounts.iter().take(index).any(|other| paths_overlap(&mount.guest, &other.guest)) {
                 return Err(wrong(
                     mount,
-                    "its guest path is equal to, above or below that of another mount; choose another guest path",
+                    "its guest path overlaps the guest path of another mount; use another guest path",
                 ));
             }
         }

@@ -210,7 +210,7 @@ fn failed_setup_keeps_the_previous_image() {
             javascript("const all = []; for (;;) all.push(new Uint8Array(1 << 20))").memory_bytes(128 << 20),
             "the memory limit is 134217728 bytes",
         ),
-        (javascript("globalThis.f = std.open('f', 'w')"), "files are still open at the end (1)"),
+        (javascript("globalThis.f = std.open('f', 'w')"), "the setup left files open (1)"),
         (javascript("").memory_bytes((128 << 20) - 1), "the memory limit is 134217727 bytes"),
         (javascript("").memory_bytes((4 << 30) + 1), "the memory limit is 4294967297 bytes"),
         (javascript("").timeout(Duration::ZERO), "the time limit is 0 ms; it must be between 1 and 3600000"),
@@ -279,7 +279,7 @@ fn python_setup_is_limited() {
         (python("1 / 0"), "ZeroDivisionError"),
         (python("x = bytearray(1 << 28)").memory_bytes(200 << 20), "the memory limit is 209715200 bytes"),
         (python("while True: pass").timeout(Duration::from_millis(300)), "it did not end within 300 ms"),
-        (python("f = open('left', 'w')"), "files are still open at the end (1)"),
+        (python("f = open('left', 'w')"), "the setup left files open (1)"),
     ] {
         let message = refused(&images, builder);
         assert!(message.contains(says), "{says}: {message}");

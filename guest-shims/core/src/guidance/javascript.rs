@@ -368,7 +368,7 @@ const UNSUPPORTED_TYPESCRIPT: &[(&str, &str, &str)] = &[
     ),
     ("The angle-bracket syntax for type assertions", "`<Type>value` is ambiguous.", "Write `value as Type`."),
     (
-        "the script is nested too deeply for its types",
+        "cannot remove the types: the script is nested too deeply",
         "The script's brackets or operators are nested too deeply to remove its types.",
         "Move the inner parts into separate variables and functions, or data into a file.",
     ),

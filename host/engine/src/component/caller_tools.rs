@@ -55,7 +55,7 @@ fn wrong(what: impl Into<String>) -> SandboxError {
 /// bytes.
 pub(super) fn check_tools(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), SandboxError> {
     if tools.len() > MAX_TOOLS {
-        return Err(wrong(format!("there are {} tools; the maximum is {MAX_TOOLS}; offer fewer", tools.len())));
+        return Err(wrong(format!("{} tools exceed the maximum of {MAX_TOOLS}; pass fewer tools", tools.len())));
     }
     let text =
         |tool: &Tool| tool.name.len() + tool.description.len() + tool.arguments_schema.as_ref().map_or(0, String::len);
@@ -69,7 +69,7 @@ pub(super) fn check_tools(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), San
         )));
     }
     if value_bytes > MAX_VALUE_BYTES {
-        return Err(wrong("the schemas contain too many values; offer fewer tools or simpler schemas"));
+        return Err(wrong("the schemas contain too many values; pass fewer tools or simpler schemas"));
     }
     let mut patterns = Patterns::default();
     let mut checked = Vec::with_capacity(tools.len());
@@ -153,7 +153,7 @@ impl Patterns {
     fn add_patterns(&mut self, count: usize) -> Result<(), String> {
         self.0 = self.0.saturating_add(count);
         if self.0 > MAX_PATTERNS {
-            return Err(format!("all tools together have more than {MAX_PATTERNS} regular expressions; remove some"));
+            return Err(format!("the tools have more than {MAX_PATTERNS} regular expressions in total; remove some"));
         }
         Ok(())
     }

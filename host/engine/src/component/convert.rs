@@ -249,10 +249,11 @@ impl From<&ExecuteError> for SandboxError {
             ExecuteError::Instantiate { .. } => unavailable("no instance is available; try again later", error),
             ExecuteError::TypeScript { .. } => unavailable("the TypeScript stripper is unavailable", error),
             ExecuteError::System { .. } | ExecuteError::Driver(_) | ExecuteError::Unrestorable { .. } => {
-                unavailable("the guest could not be run", error)
+                unavailable("the guest could not run", error)
             }
             ExecuteError::OtherSession { .. } => {
-                Self::NotResumable("the execution was suspended in a session, where components cannot resume it".into())
+                let text = "the execution was suspended in a session; components cannot resume executions in sessions";
+                Self::NotResumable(text.into())
             }
             ExecuteError::OtherImage { .. } | ExecuteError::Diverged { .. } => Self::NotResumable(text),
             // Components cannot name sessions, share workspaces, mount host directories, or record executions.
@@ -275,7 +276,7 @@ impl From<AdvanceError> for SandboxError {
                 Self::InvalidArgument(format!("`answers`: {error}"))
             }
             AdvanceError::Execute(error) => (&*error).into(),
-            AdvanceError::Panicked => unavailable("the guest could not be run", &error),
+            AdvanceError::Panicked => unavailable("the guest could not run", &error),
         }
     }
 }
@@ -287,7 +288,7 @@ impl From<SuspendError> for SandboxError {
                 Self::Unsupported("the execution was not started with `start-suspendable`".into())
             }
             SuspendError::Running => {
-                Self::SessionBusy("the script does not wait for an answer at the moment; try again when it does".into())
+                Self::SessionBusy("the script is not waiting for an answer; try again when it is".into())
             }
             SuspendError::Refused(refusal @ SuspendRefusal::HandlerRuns) => Self::SessionBusy(refusal.to_string()),
             SuspendError::Ended => Self::Unsupported("the execution has ended; read its result".into()),

@@ -198,7 +198,7 @@ impl tools::Host for SandboxCtx {
             ToolOutcome::Unfinished => failed(ToolError::Failed, "the call was cancelled"),
             // The record of a single call always has room for the result.
             ToolOutcome::Returned(None) | ToolOutcome::Failed { message: None, .. } => {
-                failed(ToolError::Failed, "the call's record was lost")
+                failed(ToolError::Failed, "the result of the call was lost")
             }
         }
     }

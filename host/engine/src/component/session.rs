@@ -450,8 +450,7 @@ impl SessionResource {
         let mut state = self.steps.state();
         if state.stepped.is_some() {
             let id = self.session.id();
-            let text =
-                format!("another call or a started execution uses session `{id}`; wait until it has ended, or drop it");
+            let text = format!("session `{id}` is in use by another call or execution; wait for it to end, or drop it");
             return Err(BusySessionError(text));
         }
         Ok(self.steps.stepping(&mut state))

@@ -214,7 +214,7 @@ impl HostStarted for SandboxCtx {
             RetainedFiles::Held { files, .. } => files.clone(),
             RetainedFiles::TooLarge(error) => return Err(error.clone().into()),
             RetainedFiles::None => {
-                let text = "the execution could not be started and has no files";
+                let text = "the execution ended with an error, so it has no files";
                 return Err(SandboxError::Unavailable(text.into()).into());
             }
         };

@@ -114,7 +114,7 @@ pub enum AdvanceError {
     Execute(Arc<ExecuteError>),
     /// The execution's thread panicked, in a listener of the embedder or in the sandbox itself. A session is left in
     /// the same state as after an unwound execution.
-    #[error("the execution's thread panicked; see the output of the panic hook")]
+    #[error("the execution's thread panicked; see the log")]
     Panicked,
 }
 

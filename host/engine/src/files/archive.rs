@@ -200,7 +200,7 @@ impl<'a, R: Read> Reader<'a, R> {
             return Ok(Some((archived, entry)));
         }
         if is_extended {
-            return Err(refused(b"", "its last header has no entry"));
+            return Err(refused(b"", "the last header has no entry"));
         }
         Ok(None)
     }
@@ -262,7 +262,7 @@ impl Extension {
         let path = self.path.unwrap_or(name);
         let size_bytes = entry.size();
         if self.size_bytes.is_some_and(|size| size != size_bytes) {
-            return Err(refused(&path, "its two headers specify different sizes"));
+            return Err(refused(&path, "its headers specify different sizes"));
         }
         if kind != ArchivedKind::File && size_bytes != 0 {
             return Err(refused(&path, "only files can have contents"));

@@ -192,8 +192,11 @@ pub(crate) fn boot(
 
     let open = machine.wasi().open_files();
     if open > 0 {
-        let reason = format!("files are still open at the end ({open}); close them in the setup");
-        return Err(if has_setup { failed(reason) } else { booting(reason) });
+        return Err(if has_setup {
+            failed(format!("the setup left files open ({open}); close them"))
+        } else {
+            booting(format!("the interpreter left files open ({open})"))
+        });
     }
 
     let globals = read_globals(&mut machine, &bootable.globals).map_err(booting)?;
@@ -264,7 +267,7 @@ fn compile_packages(
     let wasi = machine.wasi();
     let root = wasi.mount_root(WORKSPACE).ok_or("the compiler's workspace is missing")?;
     let written = wasi.vfs_mut().read_file(root, COMPILED_FILE, Limits::MAX_MEMORY_BYTES);
-    let written = written.map_err(|error| format!("the packages were not compiled: {error}"))?;
+    let written = written.map_err(|error| format!("cannot compile the packages: {error}"))?;
     driver.compiled_packages(&written).map_err(|error| error.to_string())
 }
 
@@ -291,7 +294,7 @@ fn explain(error: &DriverError, machine: &mut GuestMachine) -> String {
     let output = machine.wasi().take_output();
     for captured in [output.stdout, output.stderr] {
         if !captured.bytes.is_empty() {
-            text.push_str(&format!("; it wrote: {}", end_of(&captured.text(), EXPLAINED_CHARS).trim_end()));
+            text.push_str(&format!("; its output was: {}", end_of(&captured.text(), EXPLAINED_CHARS).trim_end()));
         }
     }
     text

@@ -329,7 +329,9 @@ impl StandardFiles for LibraryFile {
             (None, Some(sources)) => {
                 self.sources.get_or_init(|| source_files(sources).map_err(|error| error.to_string()))
             }
-            (None, None) => return Err(SourceError::new(format!("the library has no directory `{directory}`"))),
+            (None, None) => {
+                return Err(SourceError::new(format!("the library does not contain the directory `{directory}`")));
+            }
         };
         files.as_ref().map_err(|reason| SourceError::new(reason.clone()))
     }

@@ -11,13 +11,13 @@ use glovebox_runtimes::guard::{GuardedDirectory, Overlap, Relation};
 #[non_exhaustive]
 pub enum Collision {
     /// The entry's type, inode, size or times have changed.
-    #[error("has changed on the host since the guest saw it")]
+    #[error("has changed on the host since the guest read it")]
     Changed,
     /// The guest created an entry at a path that now exists on the host.
     #[error("has been created on the host in the meantime")]
     Appeared,
     /// The guest changed an entry that no longer exists on the host.
-    #[error("has been removed on the host since the guest saw it")]
+    #[error("has been removed on the host since the guest read it")]
     Vanished,
     /// A directory that the guest removed is not empty. Its entries are hidden from guests (pipes, sockets, names that
     /// are not UTF-8), or the host added them.
@@ -39,7 +39,7 @@ pub enum MountError {
         path: PathBuf,
     },
     /// The path is not a directory.
-    #[error("`{path}` is not a directory; use its parent directory", path = escaped(.path))]
+    #[error("`{path}` is not a directory; use a directory, such as its parent", path = escaped(.path))]
     NotADirectory {
         /// The path, as the caller passed it.
         path: PathBuf,
@@ -47,7 +47,7 @@ pub enum MountError {
     /// The directory is, contains or is inside one of Glovebox's own directories, such as the cache, whose prepared
     /// images run as native code.
     #[error(
-        "`{path}` {relation} {guarded}, `{ours}`: scripts must not be able to reach it; use another directory, or {remedy}",
+        "`{path}` {relation} {guarded}, `{ours}`: scripts must not access Glovebox's own directories; use another directory, or {remedy}",
         path = escaped(.path), ours = escaped(.ours), remedy = .guarded.remedy()
     )]
     Guarded {
@@ -155,7 +155,7 @@ pub enum MountError {
         limit: u64,
     },
     /// A crash interrupted a commit, and the directory was opened only for reading.
-    #[error("`{path}` contains the unfinished commit `{staging}`; open it for writing once to finish it", path = escaped(.path), staging = escaped(.staging))]
+    #[error("`{path}` contains the unfinished commit `{staging}`; open the directory for writing once to finish the commit", path = escaped(.path), staging = escaped(.staging))]
     Unfinished {
         /// The directory, as the caller passed it.
         path: PathBuf,
@@ -203,7 +203,7 @@ pub enum MountError {
     },
     /// The commit is complete, but the guest's file system could not record it. The guest's next commit would be
     /// refused.
-    #[error("the commit is done, but the guest's file system could not record it; continue with a new sandbox")]
+    #[error("the commit is complete, but the guest's file system could not record it; use a new sandbox")]
     NotNoted {
         /// The error from the guest's file system.
         #[source]

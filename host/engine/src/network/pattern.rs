@@ -143,7 +143,7 @@ impl Pattern {
             return refuse("has no host");
         };
         if url.path() != path {
-            return refuse(&format!("has an unnormalized path; write `{}`", url.path()));
+            return refuse(&format!("has a path that is not normalized; use `{}`", url.path()));
         }
         let host = match (below, host) {
             (false, host) => HostPattern::Exactly(host),

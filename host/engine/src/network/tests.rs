@@ -55,7 +55,7 @@ fn invalid_pattern_is_rejected_with_a_reason() {
         ("https://a.*.com", "has a `*` in its host"),
         ("https://*.127.0.0.1", "before an IP address"),
         ("https://a.example/*/b", "has a `*` within its path"),
-        ("https://a.example/a/../b", "has an unnormalized path"),
+        ("https://a.example/a/../b", "has a path that is not normalized"),
         ("https://a.example/b?c", "has a query"),
         ("https://a.example/b#c", "has a query"),
         ("https://me@a.example/", "has a query"),

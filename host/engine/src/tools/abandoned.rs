@@ -59,7 +59,7 @@ impl AbandonedCalls {
             return Ok(Admission::Later);
         }
         let max = if all > MAX_BYTES { MAX_BYTES } else { MAX_ORIGIN_BYTES };
-        Err(refused(&format!("the memory for the arguments of this call and of abandoned calls exceeds {max} bytes")))
+        Err(refused(&format!("the arguments of this call and of abandoned calls need more than {max} bytes")))
     }
 
     pub(super) fn add(&self, origin: &Origin, bytes: u64) {

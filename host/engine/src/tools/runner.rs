@@ -118,7 +118,7 @@ impl ToolRunner for ThreadRunner {
             self.counted += 1;
             if self.counted > max_calls {
                 let message =
-                    format!("no more requests are allowed: the maximum `network.request_count` is {max_calls}");
+                    format!("the execution has reached `network.request_count` ({max_calls}); raise the limit");
                 return Err(CallFailure::new(ToolErrorKind::Limit, message));
             }
         }
@@ -415,8 +415,8 @@ fn leave_to_approver(name: &str, text: String, pending: Option<Arc<PendingCalls>
         return CallWork::Checked(pending, text);
     }
     let message = format!(
-        "calls to `{name}` need an approval (`tools.{name}.approve`), and this execution has no approver; run the script \
-         alone with `glovebox run`, use `glovebox mcp`, or start it with `Request::approvals`"
+        "calls to `{name}` need an approval (`tools.{name}.approve`), and this execution has no approver; use `glovebox \
+         run` for a single script, use `glovebox mcp`, or start it with `Request::approvals`"
     );
     CallWork::Answered(Err(CallFailure::new(ToolErrorKind::Denied, message)))
 }

@@ -21,7 +21,7 @@ except tools.ToolError as error: print(type(error).__name__, error)",
 );
 
 const DENIED: &str = "ToolDenied calls to `pay` need an approval (`tools.pay.approve`), and this execution has no \
-     approver; run the script alone with `glovebox run`, use `glovebox mcp`, or start it with `Request::approvals`\n";
+     approver; use `glovebox run` for a single script, use `glovebox mcp`, or start it with `Request::approvals`\n";
 
 /// Requires an approval for calls to these tools.
 fn approving(policy: &mut Policy, tools: &[&str]) {

@@ -195,7 +195,7 @@ fn first_difference_is_an_error() {
         ("n=2", "n=3", "the tool calls differ"),
         ("time.time()", "time.monotonic()", "reads the monotonic clock, unlike in the first run"),
         ("time.time()\n", "", "unlike in the first run"),
-        ("\ntools.square(n=2)", "", "ended before it received everything"),
+        ("\ntools.square(n=2)", "", "ended before it received all of its recorded inputs"),
         ("n=2)", "n=2); tools.square(n=2)", "unlike in the first run"),
         ("n=2)", "n=2); 1 / 0", "the outcome is `raised ZeroDivisionError: division by zero` instead of `completed`"),
     ] {

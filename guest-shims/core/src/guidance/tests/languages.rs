@@ -131,7 +131,7 @@ fn unsupported_typescript_gets_a_replacement() {
         ("TypeScript import equals declaration is not supported in strip-only mode", "require"),
         ("TypeScript export assignment is not supported in strip-only mode", "export default"),
         ("The angle-bracket syntax for type assertions, `<T>expr`, is not supported", "value as Type"),
-        ("the script is nested too deeply for its types to be removed", "variables"),
+        ("cannot remove the types: the script is nested too deeply", "variables"),
     ] {
         let advice = advice_for("x", message);
         assert_eq!(advice.kind, AdviceKind::TypescriptSyntax, "{message}");

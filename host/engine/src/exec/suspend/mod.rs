@@ -104,8 +104,8 @@ pub enum SuspendError {
     /// The request is not [`suspendable`](Request::suspendable).
     #[error("the execution has no journal; start it with `Request::suspendable`")]
     NotSuspendable,
-    /// The script does not wait for its caller.
-    #[error("the script does not wait for answers; call `advance` until it needs tools")]
+    /// The script is not waiting for its caller.
+    #[error("the script is not waiting for answers; call `advance` until it returns `NeedsTools`")]
     Running,
     /// The execution has ended.
     #[error("the execution has ended; read its result with `advance`")]
@@ -129,13 +129,17 @@ pub enum SuspendedBytesError {
         reason: &'static str,
     },
     /// The bytes were not sealed with a key.
-    #[error("the suspended execution is not sealed with a key; resume only executions that were sealed with this key")]
+    #[error(
+        "the suspended execution is not sealed with a key; use one that was sealed with this key, or resume it without a key if you trust its origin"
+    )]
     Unauthenticated,
     /// The bytes were sealed with a key.
     #[error("the suspended execution is sealed with a key; pass the session key to resume it")]
     KeyMissing,
     /// The bytes were sealed with another key, or changed afterwards.
-    #[error("the suspended execution was sealed with another key, or was changed; use its key or an unchanged copy")]
+    #[error(
+        "the suspended execution was sealed with another key, or was modified; pass the original key, or use an unmodified copy"
+    )]
     NotAuthentic,
 }
 

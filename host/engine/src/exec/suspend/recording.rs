@@ -92,10 +92,10 @@ pub enum RecordError {
     /// The request was not [`recorded`](Request::recorded).
     #[error("the execution was not recorded; run it with `Request::recorded`")]
     NotRecorded,
-    /// The script received too much from outside.
+    /// The script received too much input.
     #[error(
-        "the script received more than `limits.journal_bytes` bytes from outside (tool results, input, random numbers, \
-         clock readings and sleeps, with 16 bytes more for each); return less from its tools, or call tools and clocks \
+        "the script received more than `limits.journal_bytes` bytes of input (tool results, standard input, random \
+         numbers, clock readings and sleeps, plus 16 bytes each); return less from its tools, or call tools and clocks \
          less often"
     )]
     TooLarge,

@@ -74,12 +74,14 @@ impl RecordedResults {
     pub(super) fn difference(&self, now: &Self, has_unreceived: bool) -> Option<String> {
         if self.outcome != now.outcome {
             return Some(match (described(&now.outcome), described(&self.outcome)) {
-                (now, was) if now == was => format!("the details of the outcome `{now}` differ, such as its traceback"),
+                (now, was) if now == was => {
+                    format!("the outcome is `{now}` in both, but its details differ (for example the traceback)")
+                }
                 (now, was) => format!("the outcome is `{now}` instead of `{was}`"),
             });
         }
         if has_unreceived {
-            return Some("the script ended before it received everything that it received before".to_owned());
+            return Some("the script ended before it received all of its recorded inputs".to_owned());
         }
         for (name, was, now) in [("output", &self.stdout, &now.stdout), ("error", &self.stderr, &now.stderr)] {
             if was.total_bytes != now.total_bytes {

@@ -185,10 +185,10 @@ impl Stripper {
                 stopped(exhausted(Resource::Memory, limits.memory_bytes, wanted), used)
             }
             (EarlyEnd::Trapped(TrapKind::StackOverflow | TrapKind::OutOfBounds), None) => {
-                wrong("the script is nested too deeply for its types to be removed")
+                wrong("cannot remove the types: the script is nested too deeply")
             }
             (EarlyEnd::Trapped(TrapKind::Unreachable), None) => {
-                wrong("the types cannot be removed: the TypeScript parser crashed")
+                wrong("cannot remove the types: the TypeScript parser crashed")
             }
             // Instantiation failed, or the module trapped in an unexpected way.
             (EarlyEnd::Trapped(_), None) => return Err(words),
@@ -250,11 +250,11 @@ fn interpret_result(value: &Value, source: &str) -> Result<String, ScriptError> 
             if lines(&code) == lines(source) {
                 return Ok(code);
             }
-            Err(ScriptError::whole("the types cannot be removed without moving lines"))
+            Err(ScriptError::whole("cannot remove the types without moving lines"))
         }
         _ => {
             let message = value.property("message");
-            let message = message.text().or(value.text()).unwrap_or("the types cannot be removed");
+            let message = message.text().or(value.text()).unwrap_or("cannot remove the types");
             let line = value.property("startLine").count().filter(|line| *line > 0);
             // The stripper counts columns from 0.
             let column = value.property("startColumn").count().unwrap_or(0).saturating_add(1);

@@ -94,11 +94,11 @@ pub(super) enum InvalidCall {
     Handle,
     #[error("the TypeScript stripper created more than {MAX_VALUES} values")]
     Values,
-    #[error("the TypeScript stripper passed more text than a call can need")]
+    #[error("the TypeScript stripper exceeded the text limit")]
     Text,
     #[error("the TypeScript stripper passed text that is not UTF-8 or is outside its memory")]
     Memory,
-    #[error("the TypeScript stripper used a property without a name, or of a value that is not an object")]
+    #[error("the TypeScript stripper accessed an unnamed property, or a property of a value that is not an object")]
     Property,
 }
 

@@ -92,8 +92,8 @@ fn call_that_needs_an_approval_is_denied_without_an_approver() {
     assert_eq!(kind, "ToolDenied");
     assert_eq!(
         message,
-        "calls to `pay` need an approval (`tools.pay.approve`), and this execution has no approver; run the script alone \
-         with `glovebox run`, use `glovebox mcp`, or start it with `Request::approvals`"
+        "calls to `pay` need an approval (`tools.pay.approve`), and this execution has no approver; use `glovebox run` \
+         for a single script, use `glovebox mcp`, or start it with `Request::approvals`"
     );
     guest.call(2, "pay", &json!({ "euros": 20 }));
     assert_eq!(guest.error().0, "ToolLimit", "denied calls count");

@@ -131,7 +131,7 @@ fn bytes_left_with_handlers_are_limited() {
     over.call(1, "gate", &json!({ "a": "x".repeat(MIB) }));
     let (kind, message) = over.error();
     assert_eq!(
-        (kind.as_str(), message.contains("of abandoned calls exceeds 16777216 bytes")),
+        (kind.as_str(), message.contains("of abandoned calls need more than 16777216 bytes")),
         ("ToolLimit", true),
         "{message}"
     );
