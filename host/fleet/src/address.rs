@@ -195,7 +195,7 @@ impl FromStr for FleetUrl {
         // For schemes other than HTTP, `Url` accepts percent-encoded hosts, which HTTP clients reject.
         let is_in_host = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
         if !host.starts_with('[') && !host.bytes().all(is_in_host) {
-            return Err(wrong("its host has a character other than a letter, a digit, `-`, `.` and `_`"));
+            return Err(wrong("its host may contain only ASCII letters, digits, `-`, `.` and `_`"));
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(wrong("it has a user name or password"));
@@ -261,9 +261,9 @@ mod tests {
             ("engine:8080", "its scheme is not"),
             ("restate://", "no host"),
             ("restate://user@engine", "a user"),
-            ("restate://a%20b", "its host has a character"),
-            ("restate://\u{e9}.example", "its host has a character"),
-            ("restate://a,b", "its host has a character"),
+            ("restate://a%20b", "its host may contain only ASCII letters"),
+            ("restate://\u{e9}.example", "its host may contain only ASCII letters"),
+            ("restate://a,b", "its host may contain only ASCII letters"),
             ("restate://engine/x", "a path"),
             ("restate://engine?admin=x", "not a port"),
             ("restate://engine?admin=65536", "not a port"),

@@ -36,7 +36,7 @@ pub enum EngineError {
     Program(Box<RuntimeError>),
     /// No download of the engine is available for this platform.
     #[error(
-        "the engine can be downloaded only for Linux on x86-64; install `restate-server` and pass its path as --restate-server"
+        "the engine can be downloaded only for Linux on x86-64; install `restate-server` and pass its path with `--restate-server`"
     )]
     Platform,
     /// A file or process operation failed.

@@ -201,7 +201,7 @@ pub enum FleetError {
     #[error("session `{0}` has nothing to undo")]
     NoUndo(FleetName),
     /// The session is not in the expected state. Nothing was run.
-    #[error("session `{0}` is not in the expected state, so nothing was run; read its state and try again")]
+    #[error("session `{0}` is not in the expected state, so nothing ran; read its state and try again")]
     Changed(FleetName),
     /// The request is invalid.
     #[error("{0}")]

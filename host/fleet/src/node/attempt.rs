@@ -335,7 +335,7 @@ fn done(
             None => "produce less output",
         };
         return Err(StepError::invalid(format!(
-            "the answer is {bytes} bytes; the maximum is {MAX_ANSWER_BYTES}; the execution was rolled back; {remedy}"
+            "the response is {bytes} bytes; the maximum is {MAX_ANSWER_BYTES}; the execution was rolled back; {remedy}"
         )));
     }
     let execution = RawValue::from_string(execution).map_err(|error| StepError::failed(&error))?;

@@ -321,7 +321,7 @@ pub enum NodeError {
     #[error(transparent)]
     Runtime(#[from] BuildError),
     /// The node panicked while it prepared its runtimes and its store.
-    #[error("the node panicked while it started; its log has the details")]
+    #[error("the node panicked during startup; see its log")]
     Panicked,
     /// The identity key is malformed.
     #[error("invalid identity key; use the engine's public key in the form `publickeyv1_…`")]
@@ -335,11 +335,11 @@ pub enum NodeError {
         source: std::io::Error,
     },
     /// The engine rejected the registration.
-    #[error("the fleet's engine did not register the node: {0}")]
+    #[error("the fleet's engine rejected the node's registration: {0}")]
     Refused(String),
     /// Nodes of another version are registered at this address.
     #[error(
-        "nodes of another version are registered at `{url}` and may still have work; give nodes of this version their own address (--advertise)",
+        "nodes of another version are registered at `{url}` and may still have work; use a different address for nodes of this version (`--advertise`)",
         url = escaped(.0)
     )]
     OtherVersion(String),
