@@ -171,7 +171,7 @@ impl ExecuteBody {
         Ok(Request {
             source: self
                 .source
-                .ok_or_else(|| Problem::invalid("the request body has no `source`; add the script's source"))?,
+                .ok_or_else(|| Problem::invalid("`source` is missing; set it to the script's source"))?,
             name: self.name,
             kind: self.kind.map(Into::into),
             stdin: self.stdin.map(|Bytes(stdin)| stdin),

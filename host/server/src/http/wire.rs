@@ -198,7 +198,7 @@ impl ExecuteBody {
         let tools: ToolBodies = parsed("tools", self.tools.take())?;
         let suspendable = self.is_suspendable();
         let source =
-            self.source.ok_or_else(|| Problem::invalid("the request body has no `source`; add the script's source"))?;
+            self.source.ok_or_else(|| Problem::invalid("`source` is missing; set it to the script's source"))?;
         let mut script = Script {
             source,
             name: self.name,

@@ -17,7 +17,7 @@ pub(super) fn rejections_name_the_problem(host: &Host) {
         assert_eq!(host.ask("POST", &format!("{path}/"), &[], b"").problem().0, 404, "{path}");
     }
     for (path, body, expected) in [
-        ("/v1/execute", json!({}), (400, "invalid-argument", "no `source`")),
+        ("/v1/execute", json!({}), (400, "invalid-argument", "`source` is missing")),
         (
             "/v1/execute",
             json!({ "source": "1", "state": "AAAA" }),
