@@ -258,7 +258,7 @@ impl ServerConfig {
         // A session would be saved only after its executions are acknowledged.
         if self.sessions.save != Save::AfterEach {
             return invalid(
-                "`sessions.save` must not be `on-hibernate`: a server saves a session before it answers; remove the setting",
+                "`sessions.save` must not be `on-hibernate`: the server saves sessions before it responds; remove the setting",
             );
         }
         if let Some(url) = &self.fleet {

@@ -127,7 +127,7 @@ pub enum ServiceError {
         id: String,
     },
     /// The execution is being resumed or turned into bytes by another request.
-    #[error("another request is resuming or suspending execution `{execution}`; try again when it returns", execution = escaped(.execution))]
+    #[error("another request is resuming or suspending execution `{execution}`; try again after it has returned", execution = escaped(.execution))]
     ExecutionBusy {
         /// The ID of the execution.
         execution: String,
@@ -145,7 +145,10 @@ pub enum ServiceError {
     },
     /// The result of a step of an execution in a fleet is unknown or has no room in memory. The execution still waits:
     /// repeating the step returns its result, and runs nothing twice.
-    #[error("the result of this step is not available yet; send the same answers again: the script receives them once")]
+    #[error(
+        "the result of this step is not available yet; send the same answers again; the script will not \
+         receive them twice"
+    )]
     StepUnanswered,
     /// The result of a step of an execution in a fleet is unknown, and the execution has ended. The step may have run.
     #[error(
@@ -153,11 +156,12 @@ pub enum ServiceError {
     )]
     StepLost,
     /// An earlier step of the execution failed.
-    #[error("an earlier request of this execution failed and ended the execution; start a new execution")]
+    #[error("an earlier step failed and ended this execution; start a new one")]
     StepFailed,
     /// The request was executed, but the memory budget has no room for its response.
     #[error(
-        "the request was executed, but the server's memory for answers is full; read answers faster, or request less"
+        "the request was executed, but the server's memory for responses is full; read responses faster, \
+         or request less data"
     )]
     NoRoom,
     /// The memory budget has no room for the bytes of an execution, which therefore remains suspended in the service.
@@ -168,12 +172,12 @@ pub enum ServiceError {
     /// The memory budget has no room for the bytes of an execution whose calls need approval. The execution was
     /// cancelled.
     #[error(
-        "the script was cancelled at calls that need an approval: the server's memory for suspended executions is full (`http.bodies_bytes`), so the questions were not sent; calls approved earlier were made; try again later"
+        "the script was cancelled at calls that need an approval: the server's memory for suspended executions is full (`http.bodies_bytes`), so the questions were not sent; calls that were approved earlier have run; try again later"
     )]
     NoRoomToAsk,
     /// The response exceeds the memory that the tenant can use for responses.
     #[error(
-        "the answer is {bytes} bytes; the maximum for this token is {max} (`http.bodies_bytes`); request less output or smaller files"
+        "the response is {bytes} bytes; the maximum for this token is {max} (`http.bodies_bytes`); request less output or smaller files"
     )]
     AnswerTooLarge {
         /// The size of the response in bytes.
@@ -193,15 +197,15 @@ pub enum ServiceError {
     #[error(transparent)]
     Types(#[from] TypeCheckError),
     /// The service is shutting down.
-    #[error("the server is shutting down; use another one, or try again in a moment")]
+    #[error("the server is shutting down; use another server, or try again later")]
     Draining,
     /// No worker is ready, or the worker that owns the session is starting.
     #[error("the worker process for this request is starting; try again in a moment")]
     NoWorker,
     /// The worker died during the request. Its sessions keep the state of their last response.
     #[error(
-        "the worker process ended before it answered and is being restarted; the script may have run; a session keeps \
-         the state of its last answer"
+        "the worker process ended before it responded and is being restarted; the script may have run; sessions keep \
+         the state of their last response"
     )]
     WorkerDied,
     /// A worker could not be started.

@@ -33,7 +33,10 @@ pub enum GrantError {
     #[error("`policy.{name}` cannot be set by a request; set it in the server's configuration", name = escaped(.0))]
     NotOpen(String),
     /// The request sets a value that exceeds the tenant's grant.
-    #[error("`policy.{key}` is {requested}, but this token grants only {granted}; request less", key = escaped(.key))]
+    #[error(
+        "`policy.{key}` is {requested}, but this token grants only {granted}; change or remove the setting",
+        key = escaped(.key)
+    )]
     Exceeded {
         /// The key in the policy.
         key: String,

@@ -37,7 +37,10 @@ pub(crate) struct StringScanner {
 
 /// The text contains too many values, or they are nested too deeply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the JSON has too many values or more than {MAX_DEPTH} levels; split the request, or send data as text")]
+#[error(
+    "the JSON has too many values or is nested more than {MAX_DEPTH} levels deep; split the request, \
+     or send the data as text"
+)]
 pub(crate) struct TooCostly;
 
 impl JsonCost {

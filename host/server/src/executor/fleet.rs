@@ -419,16 +419,14 @@ pub enum NotInFleet {
     #[error("a fleet does not support importing sessions: use a server with its own store (`--store`)")]
     Import,
     /// Evicting a session from memory.
-    #[error(
-        "a fleet does not support hibernating sessions: each state is stored before the answer is sent, so this is unnecessary"
-    )]
+    #[error("a fleet does not support hibernating sessions: each state is already stored before the response is sent")]
     Hibernate,
     /// Opening a session with its own policy.
     #[error("a fleet does not support sessions with a `policy`: remove `policy`; the policy of the nodes applies")]
     Policy,
     /// Tools with a handler in the server's process.
     #[error(
-        "a fleet does not support tools that the server answers: define each tool in the request, or execute outside a session"
+        "a fleet does not support the server's own tools: define each tool in the request, or execute outside a session"
     )]
     Handlers,
     /// Checking the types of a script in a session.

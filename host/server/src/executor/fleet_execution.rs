@@ -178,7 +178,7 @@ impl FleetExecution {
         let mut executed = match self.send(&step).await {
             Ok(executed) => executed,
             Err(error) if step.is_repeatable && !self.ended.is_cancelled() && is_unanswered(&error) => {
-                tracing::error!(target: "glovebox", error = with_causes(&error), "a fleet did not answer a step");
+                tracing::error!(target: "glovebox", error = with_causes(&error), "the fleet did not respond to a step");
                 *progress = FleetProgress::Sent(step);
                 return Err(ServiceError::StepUnanswered);
             }

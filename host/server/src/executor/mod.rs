@@ -138,7 +138,7 @@ pub(crate) trait SteppedExecution: Send + Sync {
 const NOT_STARTED_SUSPENDABLE: &str = "it was started without `suspendable`; set it to `true` in the request";
 
 /// The error message for suspendable and resumed executions that are not stepwise.
-const NOT_STEPPED: &str = "suspending or resuming an execution requires that the client answers its tool calls";
+const NOT_STEPPED: &str = "only executions whose tool calls the client answers can be suspended or resumed";
 
 /// The state of an execution after a step.
 pub(crate) enum ExecutorStep {

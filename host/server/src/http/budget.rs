@@ -88,7 +88,7 @@ impl BodyBudget {
             Ok(read) => read,
             Err(_) => {
                 let seconds = self.time.as_secs();
-                let detail = format!("the request body was still incomplete after {seconds} s; send it faster");
+                let detail = format!("the request body did not arrive completely within {seconds} s; send it faster");
                 Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail))
             }
         }
@@ -182,7 +182,7 @@ fn too_many_requests() -> Problem {
 }
 
 fn too_many_answers() -> Problem {
-    unavailable("the request was executed, but the server's memory for answers is full; read answers faster")
+    unavailable("the request was executed, but the server's memory for responses is full; read responses faster")
 }
 
 /// A response body that is charged to the budget until it is written. It is sent in chunks, because the connection

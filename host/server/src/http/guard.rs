@@ -59,7 +59,7 @@ impl Names {
             return Ok(());
         }
         let detail = if self.is_socket() {
-            "this `Origin` is not allowed, because web pages must not use the socket; remove the header"
+            "requests from web pages are not allowed on the socket; remove the `Origin` header"
         } else {
             "this `Origin` is not allowed; add it to `[http] origins` of `glovebox serve` or `--allow-origin` of \
              `glovebox mcp`"

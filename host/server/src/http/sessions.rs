@@ -312,7 +312,8 @@ async fn read_range(
     let reserve = reserve_contents(shared, tenant);
     let (bytes, size_bytes, room) = tenant.read_range(id, path, offset, length, reserve).await?;
     let Some(last) = u64::try_from(bytes.len()).ok().and_then(|len| len.checked_sub(1)) else {
-        let detail = format!("the file is {size_bytes} bytes long; request a range that starts before its end");
+        let detail =
+            format!("the range starts at or after the end of the file ({size_bytes} bytes); request an earlier range");
         return Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "range", detail));
     };
     let range = format!("bytes {offset}-{}/{size_bytes}", offset.saturating_add(last));

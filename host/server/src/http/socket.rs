@@ -27,7 +27,7 @@ pub enum SocketError {
     #[error("a server is already listening at `{}`; stop it with `glovebox daemon stop`, or choose another path with `--socket`", escaped(.0))]
     InUse(PathBuf),
     /// The path exists but is not a socket.
-    #[error("`{}` is not a socket; move it away, or choose another path with `--socket`", escaped(.0))]
+    #[error("`{}` exists but is not a socket; move or remove it, or choose another path with `--socket`", escaped(.0))]
     NotASocket(PathBuf),
     /// Other users could replace the socket, because the directory has another owner or a permissive mode.
     #[error("the directory `{}` {reason}; use `--socket` to choose a path in a directory you own", escaped(.path))]
@@ -128,7 +128,7 @@ impl SocketListener {
             if stream.peer_cred().as_ref().is_ok_and(is_this_user) {
                 return Ok(stream);
             }
-            tracing::warn!(target: "glovebox", "refused a connection of another user");
+            tracing::warn!(target: "glovebox", "rejected a connection from another user");
         }
     }
 }

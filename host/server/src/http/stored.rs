@@ -250,7 +250,7 @@ impl Stored {
             if !calls.iter().any(|call| call.id == *answered) {
                 let waiting: Vec<String> = calls.iter().map(|call| call.id.to_string()).collect();
                 return Err(Problem::invalid(format!(
-                    "call {answered} does not wait for an answer; these calls wait: {}",
+                    "call {answered} is not waiting for an answer; waiting calls: {}",
                     waiting.join(", ")
                 )));
             }

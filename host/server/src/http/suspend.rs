@@ -80,9 +80,7 @@ impl ResumeBody {
     fn into_parts(self) -> Result<(Resumption, ExecuteBody), Problem> {
         let suspended = self
             .suspended
-            .ok_or_else(|| {
-                Problem::invalid("the request body has no `suspended`; add the bytes of the suspended execution")
-            })?
+            .ok_or_else(|| Problem::invalid("`suspended` is missing; set it to the bytes of the suspended execution"))?
             .0;
         let answers = self.answers.into_iter().map(AnswerBody::answer).collect::<Result<Vec<ToolAnswer>, _>>()?;
         let rest = ExecuteBody {

@@ -163,8 +163,7 @@ fn cancelled(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
 
 /// Returns the response to a request whose ID belongs to a running request.
 fn in_use(id: &RequestId) -> ServerSseMessage {
-    let message =
-        format!("the request ID `{}` is in use by a running request; use another ID", glovebox::escaped(&quoted(id)));
+    let message = format!("a running request already uses the ID `{}`; use another ID", glovebox::escaped(&quoted(id)));
     let error = ErrorData::invalid_request(message, None);
     ServerSseMessage::from_message(ServerJsonRpcMessage::error(error, Some(id.clone())))
 }

@@ -73,11 +73,12 @@ struct McpInner {
 }
 
 /// Error message if the memory budget has no room for a response.
-const NO_ROOM: &str = "the request was executed, but the server's memory for answers is full; read answers faster";
+const NO_ROOM: &str = "the request was executed, but the server's memory for responses is full; read responses faster";
 
 /// Error message if the memory budget has no room for the questions about a script's calls.
 const NO_ROOM_TO_ASK: &str = "the script stopped at calls that need an approval, and does not continue: the server's \
-     memory for answers is full, so the questions were not sent; calls approved earlier were made; try again later";
+     memory for responses is full, so the questions were not sent; calls that were approved earlier have run; try \
+     again later";
 
 /// Converts an error to a tool result.
 fn refused(error: &ServiceError) -> CallToolResult {

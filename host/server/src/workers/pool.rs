@@ -246,7 +246,7 @@ fn run(slot: &WorkerSlot, config: &WorkersConfig, service: &Service, runtime: &H
     if broken.is_none() {
         runtime.spawn(check_health(Arc::downgrade(&live)));
         for (name, reason) in live.confinement().into_iter().flat_map(super::Confinement::gaps) {
-            tracing::warn!(target: "glovebox", reason, "{name} is not fully enforced for workers");
+            tracing::warn!(target: "glovebox", reason, "the protection `{name}` is not fully enforced for workers");
         }
         if !slot.ready(&live) {
             live.kill();

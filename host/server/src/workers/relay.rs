@@ -39,9 +39,9 @@ const MAX_NETWORK_BYTES: usize = 4 << 20;
 /// The [`network_changes`] of a request that does not change the network.
 const UNCHANGED: &str = "[null,null,null]";
 /// The error message for a call that does not fit into the budget.
-const NO_ROOM: &str = "the server's memory for calls is full; try again later, or request less";
+const NO_ROOM: &str = "the server's memory for calls is full; try again later, or use smaller arguments and results";
 /// The error message for a call that would exceed `MAX_TOOLS`.
-const TOO_MANY: &str = "the server is running the maximum number of tools; try again later";
+const TOO_MANY: &str = "too many calls are running on the server; try again later";
 
 /// Tools and output callback of a script that runs in a worker.
 pub(super) struct WorkerJobCallbacks {

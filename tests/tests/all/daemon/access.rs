@@ -20,7 +20,10 @@ fn requests_need_no_token_and_accept_every_host() {
     for origin in ["http://localhost", "http://any.example", "https://evil.example", "null"] {
         let refused = daemon.ask("GET", "/v1/info", &[("origin", origin)], b"");
         assert_eq!(refused.problem(), (403, "origin".into()), "{origin}");
-        assert!(refused.text().contains("web pages must not use the socket; remove the header"), "{refused:?}");
+        assert!(
+            refused.text().contains("web pages are not allowed on the socket; remove the `Origin` header"),
+            "{refused:?}"
+        );
     }
     assert_eq!(daemon.get("/").problem(), (404, "no-route".into()), "there is no page");
 }

@@ -377,7 +377,11 @@ fn id_of_a_running_request_is_rejected() {
     let first = begin(call.clone());
     until("it runs", || server.running() == 1);
     let (status, text) = answer(begin(call));
-    assert_eq!((status, text.contains("-32600"), text.contains("the request ID `a`")), (200, true, true), "{text}");
+    assert_eq!(
+        (status, text.contains("-32600"), text.contains("already uses the ID `a`")),
+        (200, true, true),
+        "{text}"
+    );
     assert!(ping(json!("b")).1.contains(r#""result":{"#), "other IDs are free");
 
     // A cancelled request frees its ID, and the server does not keep its stream.

@@ -152,7 +152,7 @@ fn operations_unsupported_by_a_fleet_are_rejected() {
         ("POST", "/fork", "", "open another session"),
         ("GET", "/state", "", "--store"),
         ("PUT", "", "bytes", "--store"),
-        ("POST", "/hibernate", "", "each state is stored"),
+        ("POST", "/hibernate", "", "each state is already stored"),
     ] {
         let answer = server.ask(method, &format!("/v1/sessions/s{path}"), &[], body.as_bytes());
         assert_eq!(answer.problem(), (501, "not-in-a-fleet".into()), "{method} {path}");

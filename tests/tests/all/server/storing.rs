@@ -184,7 +184,7 @@ fn request_that_fails_before_the_script_continues_can_be_repeated() {
     let conditional = server.ask("POST", &path(&id), &[("if-match", "*")], body.as_bytes());
     assert_eq!(conditional.problem(), (400, "invalid-argument".into()), "it is not in a session");
     let unknown = resume(&server, &id, &json!([{"id": 7, "value": 1}]));
-    assert!(unknown.text().contains("these calls wait: 0"), "{unknown:?}");
+    assert!(unknown.text().contains("waiting calls: 0"), "{unknown:?}");
     assert_eq!(resume(&server, &id, &answer(0, "x")).ok()["stdout"], "x\n");
 }
 

@@ -54,8 +54,7 @@ const COPIES: usize = 2;
 
 /// The error message for an execution whose session has changed since the suspension.
 const SESSION_CHANGED: &str = "another request has changed the session or continued the script; check whether its calls \
-                               were made before you call `run_code` without `requestState`, which runs the script from \
-                               the start";
+                               have run: `run_code` without `requestState` runs the script from the start";
 
 /// Maximum time for the handler of an approved call, whatever the policy allows.
 const MAX_HANDLER_TIME: Duration = Duration::from_secs(24 * 60 * 60);

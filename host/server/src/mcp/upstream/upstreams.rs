@@ -282,7 +282,7 @@ impl Server {
         tokio::select! {
             biased;
             () = cancelled.cancelled() => Err(ToolError::new("the call was cancelled")),
-            () = tokio::time::sleep_until(deadline) => Err(ToolError::of(ToolErrorKind::Timeout, "the server did not answer in time (`limits.tool_timeout_ms`)")),
+            () = tokio::time::sleep_until(deadline) => Err(ToolError::of(ToolErrorKind::Timeout, "the server did not respond within `limits.tool_timeout_ms`")),
             answer = self.call(tool, arguments, max_bytes) => answer,
         }
     }

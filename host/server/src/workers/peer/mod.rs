@@ -134,7 +134,7 @@ impl Peer {
         let (reading, writing) = (peer.clone(), peer.clone());
         tokio::spawn(async move {
             if let Err(error) = writing.write_rest().await {
-                tracing::debug!(target: "glovebox", %error, "cannot write to a process");
+                tracing::debug!(target: "glovebox", %error, "cannot write to the peer process");
             }
             writing.close();
             // Output of a broken exchange is never sent. Its memory must not stay charged while the peer exists.
@@ -145,7 +145,7 @@ impl Peer {
             if let Err(error) = reading.read_frames(read, &answering, &calls).await
                 && error.kind() != io::ErrorKind::UnexpectedEof
             {
-                tracing::error!(target: "glovebox", %error, "cannot read from a process");
+                tracing::error!(target: "glovebox", %error, "cannot read from the peer process");
             }
             calls.all.cancel();
             reading.disconnect();
