@@ -280,7 +280,7 @@ pub(super) async fn probe(bucket: &dyn Bucket) -> Result<StoreClock, StoreError>
     let name = format!("{dir}/a");
     let max = 16;
     if !bucket.try_create(&name, "first".into()).await? {
-        return Err(unfit("it refuses a new name"));
+        return Err(unfit("it rejects new object names"));
     }
     let seen_at = Instant::now();
     let created_twice = bucket.try_create(&name, "second".into()).await?;
