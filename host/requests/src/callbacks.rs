@@ -228,7 +228,7 @@ impl CallbackClients {
         let CallbackRequest { key: id, tool, arguments, call, session, deadline, cancel, memory } = request;
         let failed = |reason: &str| ToolError::new(format!("the callback of `{tool}` {reason}"));
         let too_late = || {
-            let message = format!("the callback of `{tool}` did not answer in time (`limits.tool_timeout_ms`)");
+            let message = format!("the callback of `{tool}` did not respond within `limits.tool_timeout_ms`");
             ToolError::of(ToolErrorKind::Timeout, message)
         };
         let no_room = |error: CallMemoryError| {
@@ -252,7 +252,7 @@ impl CallbackClients {
             let mut response = request.send().await.map_err(|error| failed(no_response(&error)))?;
             let status = response.status();
             let (mut bytes, mut held) = (Vec::new(), Vec::new());
-            while let Some(piece) = response.chunk().await.map_err(|_| failed("ended its answer early"))? {
+            while let Some(piece) = response.chunk().await.map_err(|_| failed("ended its response early"))? {
                 if bytes.len() + piece.len() > MAX_ANSWER_BYTES {
                     return Err(failed(&format!("answered with more than {MAX_ANSWER_BYTES} bytes")));
                 }
