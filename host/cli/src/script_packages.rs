@@ -171,7 +171,7 @@ fn blocks(text: &str) -> Vec<Vec<&str>> {
 
 /// Parses a requirement such as `flask[async] >= 3.0, < 4`.
 fn requirement(text: &str) -> Result<Requirement, String> {
-    let wrong = || format!("`{}` is not a requirement; write it as `NAME` or `NAME>=VERSION`", escaped(text));
+    let wrong = || format!("`{}` is not a valid requirement; write it as `NAME` or `NAME>=VERSION`", escaped(text));
     let text = text.trim();
     let is_name = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let (name, rest) = text.split_at(text.find(|c| !is_name(c)).unwrap_or(text.len()));
@@ -213,8 +213,8 @@ mod tests {
         let block = |content: &str| format!("# /// script\n# {content}\n# ///\n");
         for (text, part) in [
             (block("dependencies = 1"), "invalid type"),
-            (block("dependencies = [\"==1\"]"), "`==1` is not a requirement"),
-            (block("dependencies = [\"a 1\"]"), "`a 1` is not a requirement"),
+            (block("dependencies = [\"==1\"]"), "`==1` is not a valid requirement"),
+            (block("dependencies = [\"a 1\"]"), "`a 1` is not a valid requirement"),
             (format!("{0}\n{0}", block("a = 1")), "more than one"),
         ] {
             let error = names(&text).unwrap_err();

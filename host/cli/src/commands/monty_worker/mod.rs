@@ -170,11 +170,11 @@ impl<'a> Worker<'a> {
             }
             request::FEED => self.feed(body)?,
             request::RESUME_CALL..=request::RESUME_FUTURES => {
-                let feed = self.feed.take().context("no snippet waits for an answer")?;
+                let feed = self.feed.take().context("no snippet is waiting for an answer")?;
                 self.advance(feed, kind, body)?;
             }
             request::ABORT_FEED => {
-                let feed = self.feed.take().context("no snippet waits for an answer")?;
+                let feed = self.feed.take().context("no snippet is waiting for an answer")?;
                 stop(&feed)?;
                 // The body of the request is the exception, and so is the body of the event.
                 self.send(event::ERROR, body)?;
@@ -228,7 +228,7 @@ impl<'a> Worker<'a> {
     }
 
     fn feed(&mut self, body: &[u8]) -> anyhow::Result<()> {
-        ensure!(self.feed.is_none(), "another snippet waits for an answer");
+        ensure!(self.feed.is_none(), "another snippet is waiting for an answer");
         // Open a new session if a script has ended the current session.
         let session = match self.session.clone().filter(|session| session.ended().is_none()) {
             Some(session) => session,
@@ -276,7 +276,7 @@ impl<'a> Worker<'a> {
                 }
                 Step::NeedsTools(calls) => {
                     let Some((call, others)) = calls.split_first() else {
-                        bail!("the script waits, but has no pending call")
+                        bail!("the script is waiting, but has no pending call")
                     };
                     let mut refused: Vec<_> = others.iter().map(refusal).collect();
                     match event_of(call) {
@@ -383,7 +383,8 @@ impl<'a> Worker<'a> {
             bail!("the suspended snippet is not waiting for a call");
         };
         let call = calls.first().context("the suspended snippet is not waiting for a call")?;
-        let event = event_of(call).context("the suspended snippet waits for a call that is not a protocol turn")?;
+        let event =
+            event_of(call).context("the suspended snippet is waiting for a call that is not a protocol turn")?;
         self.session = Some(session);
         self.feed = Some(WaitingFeed { started, cancel, call: call.id });
         Ok(event)

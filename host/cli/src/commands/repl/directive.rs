@@ -70,7 +70,7 @@ const ENTRIES: [Entry; 10] = [
     Entry {
         name: "files",
         arguments: "[PATTERN]",
-        summary: "list the files in /app, all or those that match a pattern",
+        summary: "list the files in /app, or those that match a pattern",
         details: "Patterns are globs; `**` matches any number of directories: `:files 'src/**'`, `:files *.csv`.",
     },
     Entry {
