@@ -106,7 +106,7 @@ fn failed(error: AdvanceError) -> ServiceError {
 fn not_suspendable(error: &SuspendError) -> ServiceError {
     ServiceError::NotSuspendable(match error {
         SuspendError::NotSuspendable => NOT_STARTED_SUSPENDABLE.to_owned(),
-        SuspendError::Running => "the script does not wait for answers; call `continue` first".to_owned(),
+        SuspendError::Running => "the script is not waiting for answers; call `continue` first".to_owned(),
         SuspendError::Ended => "it has ended; read its result with `continue`".to_owned(),
         other => other.to_string(),
     })

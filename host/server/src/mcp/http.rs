@@ -166,9 +166,8 @@ async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Probl
     let (mut parts, body) = request.into_parts();
     check_version(&parts.headers)?;
     let mut read = endpoint.bodies.read(Some(tenant.name()), &parts.headers, body).await?;
-    let cost = JsonCost::of(&read.bytes).map_err(|error| {
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", format!("the request body: {error}"))
-    })?;
+    let cost = JsonCost::of(&read.bytes)
+        .map_err(|error| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", error.to_string()))?;
     read.grow(read.bytes.len() * REQUEST_COPIES + cost)?;
     if parts.method == Method::POST {
         let message = Message::parse(&read.bytes)?;
@@ -227,7 +226,7 @@ impl<'a> Message<'a> {
 fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get("mcp-protocol-version") {
         Some(version) if version.len() > MAX_VERSION_BYTES => {
-            Err(Problem::invalid("`MCP-Protocol-Version` is not a version; use one such as 2026-07-28"))
+            Err(Problem::invalid("`MCP-Protocol-Version` is not a valid version; use for example `2026-07-28`"))
         }
         _ => Ok(()),
     }

@@ -215,8 +215,8 @@ fn unusable_document_is_named() {
     let page = |status: &'static str, body: &'static str| Endpoint::new(move |_| Some(response(status, body)));
     for (endpoint, expected) in [
         (page("200 OK", "openapi: 3.0.0"), "is not JSON; convert it to JSON, because YAML is not supported"),
-        (page("401 Unauthorized", SECRET), "cannot be fetched: the answer is HTTP 401"),
-        (page("302 Found\r\nlocation: http://127.0.0.1:1/", ""), "cannot be fetched: the answer is HTTP 302"),
+        (page("401 Unauthorized", SECRET), "cannot be fetched: the response is HTTP 401"),
+        (page("302 Found\r\nlocation: http://127.0.0.1:1/", ""), "cannot be fetched: the response is HTTP 302"),
         (
             page("200 OK", r#"{"openapi": "3.0.0", "servers": [{"url": "http://127.0.0.1:1"}]}"#),
             "has a document whose server has another origin; set its `server`",

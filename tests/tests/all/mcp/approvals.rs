@@ -156,8 +156,8 @@ fn client_without_elicitation_denies() {
         let payments = Payments::default();
         let mcp = paying(&payments, lifecycle, None);
         let printed = text(&mcp.python(PAY));
-        let reason = "`pay` needs a person's approval, and this MCP client cannot ask for it: it does not support \
-                      elicitation; use a client that does";
+        let reason = "`pay` needs a person's approval, but this MCP client does not support elicitation; use a \
+                      client that supports it";
         let expected = format!("before\nToolDenied {reason}\n");
         assert_eq!(printed, expected);
         let session = mcp.session();
@@ -448,7 +448,7 @@ fn script_that_is_too_large_to_suspend_receives_an_error() {
     let (_, keys) = state_and_keys(once(&mcp, &python(&code((4 << 20) - 10_000)), None, json!({})));
     assert_eq!(keys, ["call-0"]);
     let printed = text(&mcp.python(&code(4 << 20)));
-    assert!(printed.starts_with("before\nToolLimit the script and the data"), "{printed}");
+    assert!(printed.starts_with("before\nToolLimit the script and the data it received are too large"), "{printed}");
     assert!(mcp.listener.questions.lock().unwrap().is_empty() && payments.count() == 0);
     // The script is not counted a second time when it is suspended again.
     let arguments = python(&format!("{}\npay(30)", code(3 << 20)));

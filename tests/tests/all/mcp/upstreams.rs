@@ -86,7 +86,7 @@ fn crashed_upstream_server_is_restarted_a_few_times() {
     let printed = text(&result);
     let lines: Vec<&str> = printed.lines().collect();
     for line in &lines[..6] {
-        assert_eq!(*line, "MCP server `s` has ended; it wrote: why\\u{1b}[2J", "{printed}");
+        assert_eq!(*line, "MCP server `s` has ended; its standard error ends with: why\\u{1b}[2J", "{printed}");
     }
     assert!(lines[6].contains("was already restarted 5 times within 10 minutes"), "{printed}");
     assert_eq!(result.is_error, Some(true));
@@ -212,7 +212,7 @@ fn hostile_tool_list_is_bounded() {
             "say({'tools': [{'name': 'x', 'description': 'd' * 6_000_000, 'inputSchema': {}}]})",
             "a message was too long",
         ),
-        ("print('I go', file=sys.stderr, flush=True); os._exit(1)", "it wrote: I go"),
+        ("print('I go', file=sys.stderr, flush=True); os._exit(1)", "its standard error ends with: I go"),
     ] {
         let error = refused(list);
         assert!(

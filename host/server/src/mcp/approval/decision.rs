@@ -62,11 +62,11 @@ impl Approver {
         let name = glovebox::escaped(&call.name);
         let reason = match self {
             Self::Absent => format!(
-                "`{name}` needs a person's approval, and this MCP client cannot ask for it: it does not support \
-                 elicitation; use a client that does"
+                "`{name}` needs a person's approval, but this MCP client does not support elicitation; use a client \
+                 that supports it"
             ),
             _ if call.arguments.len() > MAX_SHOWN_BYTES => format!(
-                "`{name}` needs a person's approval, and the arguments are {} bytes; the maximum is \
+                "`{name}` needs a person's approval, but the arguments are {} bytes; the maximum is \
                  {MAX_SHOWN_BYTES}; pass less, for example a path or an ID",
                 call.arguments.len()
             ),

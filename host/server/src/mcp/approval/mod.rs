@@ -337,7 +337,7 @@ impl ApprovedRun<'_> {
         };
         let full = SuspendRefusal::JournalFull.to_string();
         let reason = match is_too_large {
-            true => "the script and the data that it has received are too large to wait for an approval; pass less",
+            true => "the script and the data it received are too large to suspend for an approval; pass less data",
             false if error.code() != "not-suspendable" => return Err(error),
             false if error.to_string().contains(&full) => &full,
             false => {

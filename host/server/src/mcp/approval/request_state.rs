@@ -255,7 +255,7 @@ impl RequestStates {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if nonces.iter().any(|nonce| used.contains(nonce)) {
             return Err(ServiceError::Invalid(
-                "the calls of this `requestState` were already approved, and are not made again; call `run_code` \
+                "the calls of this `requestState` were already approved and do not run again; call `run_code` \
                  without it to run the script from the start"
                     .to_owned(),
             ));

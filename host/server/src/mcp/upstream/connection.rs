@@ -99,7 +99,7 @@ impl McpUpstream {
                 "requested input, but input requests are not supported".to_owned()
             }
             Ok(CallToolResponse::Task(_)) => "answered with an unrequested task".to_owned(),
-            Ok(_) | Err(McpError::UnexpectedResponse) => "answered with something other than a tool result".to_owned(),
+            Ok(_) | Err(McpError::UnexpectedResponse) => "did not answer with a tool result".to_owned(),
             Err(McpError::McpError(error)) => return Err(CallError::Tool(ToolError::new(error.message))),
             Err(error) => match endpoint_failure(&error) {
                 Some(reason) => reason,

@@ -80,7 +80,7 @@ pub(super) enum EndpointError {
     Status(u16),
     #[error("sent a message that was too long or had too many values")]
     TooLarge,
-    #[error("ended its answer early: {0}")]
+    #[error("ended its response early: {0}")]
     BrokenOff(String),
     #[error("did not answer as an MCP server: the response contains no result")]
     NoResult,

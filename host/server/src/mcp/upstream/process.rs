@@ -133,7 +133,7 @@ impl Stderr {
         let bytes = self.tail.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match String::from_utf8_lossy(&bytes).trim() {
             "" => String::new(),
-            text => format!("; it wrote: {}", glovebox::escaped_text(text)),
+            text => format!("; its standard error ends with: {}", glovebox::escaped_text(text)),
         }
     }
 }

@@ -67,7 +67,7 @@ impl Message {
     /// Parses a reply. A malformed reply is treated like the death of the worker.
     pub(crate) fn result<T: DeserializeOwned>(self) -> Result<(T, Vec<u8>), ServiceError> {
         let result = serde_json::from_slice::<Result<T, RelayedError>>(&self.json).map_err(|error| {
-            tracing::error!(target: "glovebox", %error, "a process sent a malformed reply");
+            tracing::error!(target: "glovebox", %error, "the peer process sent a malformed reply");
             ServiceError::WorkerDied
         })?;
         Ok((result?, self.bytes))

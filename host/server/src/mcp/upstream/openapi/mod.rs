@@ -155,7 +155,7 @@ impl OpenApiConfig {
         let response = sent.map_err(|error| format!("has a document that cannot be fetched: {}", reason(&error)))?;
         let status = response.status();
         if !status.is_success() {
-            return Err(format!("has a document that cannot be fetched: the answer is HTTP {}", status.as_u16()));
+            return Err(format!("has a document that cannot be fetched: the response is HTTP {}", status.as_u16()));
         }
         match endpoint::body(response, MAX_DOCUMENT_BYTES).await {
             Ok(body) => Ok(body.to_vec()),

@@ -196,10 +196,10 @@ impl ParameterEntry<'_> {
             return Err(format!("has a parameter whose name is empty or longer than {MAX_NAME_BYTES} bytes"));
         }
         if entry.contains_key("content") {
-            return wrong("with a `content`, which is not supported");
+            return wrong("with `content`, which is not supported");
         }
         let style = entry.get("style").and_then(Value::as_str);
-        let unsupported_style = || wrong("with a `style` that is not supported");
+        let unsupported_style = || wrong("with an unsupported `style`");
         match *place {
             "path" => match style {
                 None | Some("simple") => Ok(Some(ParameterLocation::Path)),
@@ -231,7 +231,7 @@ impl ParameterEntry<'_> {
                 Ok(Some(ParameterLocation::Header))
             }
             "cookie" => wrong("in a cookie, which is not supported"),
-            _ => wrong("in an unknown place"),
+            _ => wrong("with an unsupported `in`"),
         }
     }
 }
@@ -301,7 +301,8 @@ fn body<'a>(document: &'a OpenApiDocument, entry: OperationEntry<'a>) -> Result<
     };
     let kind = media::essence(kind);
     let media_type = if kind.contains('*') { "application/json" } else { kind };
-    let media_type = HeaderValue::from_str(media_type).map_err(|_| "has a body with an invalid type".to_owned())?;
+    let media_type =
+        HeaderValue::from_str(media_type).map_err(|_| "has a body with an invalid media type".to_owned())?;
     let schema = schema.as_object().ok_or("has a body without a schema")?;
     let is_required = body.get("required") == Some(&Value::Bool(true));
     Ok(Some((JsonBody { media_type, is_required }, schema)))

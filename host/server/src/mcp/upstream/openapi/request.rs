@@ -44,7 +44,7 @@ impl Operation {
         let known: BTreeMap<&str, bool> = parameters.chain(body).collect();
         arguments.retain(|name, value| known.get(&**name) == Some(&true) || value.get() != "null");
         if let Some(unknown) = arguments.keys().find(|name| !known.contains_key(name.as_str())) {
-            return Err(format!("there is no argument `{}`", shown(unknown)));
+            return Err(format!("unknown argument `{}`", shown(unknown)));
         }
         let is_missing = |(name, is_required): &(&&str, &bool)| **is_required && !arguments.contains_key(**name);
         if let Some((missing, _)) = known.iter().find(is_missing) {
@@ -99,7 +99,7 @@ impl Operation {
 }
 
 fn too_long() -> String {
-    format!("the arguments result in a URL of more than {MAX_URL_BYTES} bytes; send shorter ones")
+    format!("the arguments result in a URL of more than {MAX_URL_BYTES} bytes; pass shorter arguments")
 }
 
 /// Appends a parameter to the query. The error completes a sentence that begins with the argument's name.
@@ -124,7 +124,7 @@ fn query(url: &mut String, parameter: &Parameter, style: QueryStyle, value: &Raw
 /// Appends an encoded name and value. Fails if the URL would exceed its limit.
 fn append(url: &mut String, name: &str, value: &str) -> Result<(), String> {
     if url.len() + name.len() + value.len() > MAX_URL_BYTES {
-        return Err(format!("makes the URL longer than {MAX_URL_BYTES} bytes; send less"));
+        return Err(format!("makes the URL longer than {MAX_URL_BYTES} bytes; pass a shorter value"));
     }
     url.push(if url.contains('?') { '&' } else { '?' });
     url.push_str(name);
@@ -140,7 +140,7 @@ fn header(parameter: &Parameter, value: &RawValue) -> Result<(HeaderName, Header
     };
     let name = HeaderName::from_bytes(parameter.name.as_bytes()).ok();
     name.zip(HeaderValue::from_str(&text).ok())
-        .ok_or_else(|| "contains characters that a header cannot contain".to_owned())
+        .ok_or_else(|| "contains characters that are invalid in a header".to_owned())
 }
 
 /// Returns a value, or the values of a list with a separator, in encoded form.
@@ -241,7 +241,7 @@ mod tests {
             assert!(error.contains(expected), "{error}");
         }
         assert_eq!(url(&pet, "{}").unwrap_err(), "the argument `id` is missing");
-        assert_eq!(url(&pet, r#"{"id": 1, "x\n": 1}"#).unwrap_err(), "there is no argument `x\\n`");
+        assert_eq!(url(&pet, r#"{"id": 1, "x\n": 1}"#).unwrap_err(), "unknown argument `x\\n`");
         // The template and the argument together form a dot segment.
         let dots = operation("/{id}%2E", json!([parameter("id", "path", json!({}))]), None);
         assert!(url(&dots, r#"{"id": "."}"#).unwrap_err().contains("segment `.` or `..`"));
@@ -275,7 +275,7 @@ mod tests {
         for (arguments, expected) in [
             (r#"{"a b": {"x": 1}}"#, "`a b` contains a list or object"),
             (r#"{"deep": {"x": [1]}}"#, "`deep` contains a list or object"),
-            (r#"{"odd": 1}"#, "there is no argument `odd`"),
+            (r#"{"odd": 1}"#, "unknown argument `odd`"),
             (&*format!(r#"{{"comma": "{}"}}"#, "x".repeat(9_000)), "longer than 8192 bytes"),
             (&*format!(r#"{{"a b": [{}0]}}"#, "0,".repeat(9_000)), "longer than 8192 bytes"),
         ] {
