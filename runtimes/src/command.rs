@@ -17,6 +17,9 @@ const POLL: Duration = Duration::from_millis(50);
 /// The timeout of `--version`. `pip --version` takes a third of a second, but a wrapper may first install itself.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Maximum size of the download directory. pip may keep a temporary copy of a package next to the package.
+const MAX_DIRECTORY_BYTES: u64 = 2 * MAX_BINARY_BYTES;
+
 /// Number of bytes to search for an error message, from the end of the output.
 const LOG_TAIL_BYTES: u64 = 8 << 10;
 
@@ -30,7 +33,10 @@ pub(crate) enum CommandError {
     Failed { program: String, reason: String },
     #[error("`{program}` was stopped after {} s", timeout.as_secs(), program = escaped(.program))]
     TimedOut { program: String, timeout: Duration },
-    #[error("`{program}` was stopped: it wrote too much data ({bytes} bytes)", program = escaped(.program))]
+    #[error(
+        "`{program}` was stopped: it wrote {bytes} bytes; the limit is {MAX_DIRECTORY_BYTES}",
+        program = escaped(.program)
+    )]
     TooBig { program: String, bytes: u64 },
     #[error("cancelled")]
     Cancelled,
@@ -127,9 +133,10 @@ impl Download {
         let mut watch = || {
             let bytes = tree_bytes(into, 4);
             progress.bytes(bytes, 0);
-            // pip may keep a temporary copy of a package next to the package.
-            let limit = 2 * MAX_BINARY_BYTES;
-            if bytes > limit { Err(CommandError::TooBig { program: shown(&self.words), bytes }) } else { Ok(()) }
+            match bytes > MAX_DIRECTORY_BYTES {
+                true => Err(CommandError::TooBig { program: shown(&self.words), bytes }),
+                false => Ok(()),
+            }
         };
         let status = self.wait(&mut child, timeout, progress, &mut watch)?;
         if status.success() {

@@ -38,7 +38,7 @@ pub enum RuntimeError {
         path: PathBuf,
     },
     /// A file that the user passed is not a regular file, is too large, or does not begin with a WebAssembly header.
-    #[error("`{}` cannot be a WebAssembly module: {problem}", escaped(path))]
+    #[error("`{}` is not a usable WebAssembly module: {problem}", escaped(path))]
     NotABinary {
         /// The path of the file.
         path: PathBuf,
@@ -46,7 +46,7 @@ pub enum RuntimeError {
         problem: String,
     },
     /// A cached file does not match its pinned length or digest.
-    #[error("`{}` is not `{name}`: expected {expected}, got {got}; run `glovebox runtimes remove {name}` and fetch it again", escaped(path), name = escaped(.name))]
+    #[error("`{}` does not match the pin of `{name}`: expected {expected}, got {got}; run `glovebox runtimes remove {name}`, then `glovebox runtimes fetch {name}`", escaped(path), name = escaped(.name))]
     Corrupt {
         /// The name of the runtime.
         name: String,
@@ -70,7 +70,7 @@ pub enum RuntimeError {
         got: u64,
     },
     /// The manifest does not contain the recipe that the runtime specifies.
-    #[error("the runtime manifest has no recipe `{recipe}` for runtime `{name}`; add it", name = escaped(.name), recipe = escaped(.recipe))]
+    #[error("the runtime manifest does not contain the recipe `{recipe}` of runtime `{name}`; add the recipe to the manifest", name = escaped(.name), recipe = escaped(.recipe))]
     NoRecipe {
         /// The name of the runtime.
         name: String,

@@ -258,13 +258,13 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Errors from extracting a file from a downloaded package.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExtractError {
-    #[error("the download produced no package")]
+    #[error("the download contains no package")]
     NoPackage,
     #[error("the package cannot be read: {name}", name = escaped_text(&.0.to_string()))]
     Unreadable(#[from] io::Error),
     #[error("the package has no file `{name}`", name = escaped(.0))]
     NoFile(String),
-    #[error("pip reported success but produced no `{name}`", name = escaped(.0))]
+    #[error("pip succeeded, but did not download `{name}`", name = escaped(.0))]
     NotLeft(String),
     #[error("`{file}` is {bytes} bytes, too large for the pinned size of {expected} bytes", file = escaped(.file))]
     TooLong { file: String, bytes: u64, expected: u64 },

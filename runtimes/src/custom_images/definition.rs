@@ -158,28 +158,30 @@ impl ImageDefinition {
         }
         for step in &self.steps {
             if step.preload.len() > MAX_IMAGE_PRELOADED {
-                return invalid(format!("it preloads more than {MAX_IMAGE_PRELOADED} modules; preload fewer"));
+                return invalid(format!("it preloads more than {MAX_IMAGE_PRELOADED} modules; preload fewer modules"));
             }
             if let Some(module) = step.preload.iter().find(|module| !is_module(module)) {
                 return invalid(format!("`{}` is not the name of a module", escaped(module)));
             }
         }
         if self.wheels.len() > MAX_USER_PACKAGES {
-            return invalid(format!("it has more than {MAX_USER_PACKAGES} wheels; use fewer"));
+            return invalid(format!("it has more than {MAX_USER_PACKAGES} wheels; use fewer wheels"));
         }
         let wheel_bytes = self.wheels.iter().fold(0u64, |sum, wheel| sum.saturating_add(wheel.size_bytes));
         if wheel_bytes > MAX_USER_PACKAGES_BYTES {
             return invalid(format!(
-                "its wheels are {wheel_bytes} bytes in total; the maximum is {MAX_USER_PACKAGES_BYTES}; use fewer"
+                "its wheels are {wheel_bytes} bytes in total; the maximum is {MAX_USER_PACKAGES_BYTES}; \
+                 use fewer wheels"
             ));
         }
         if self.files.len() > MAX_IMAGE_FILES {
-            return invalid(format!("it has {} files; the maximum is {MAX_IMAGE_FILES}; use fewer", self.files.len()));
+            let count = self.files.len();
+            return invalid(format!("it has {count} files; the maximum is {MAX_IMAGE_FILES}; use fewer files"));
         }
         let file_bytes = self.files.iter().fold(0u64, |sum, file| sum.saturating_add(file.size_bytes));
         if file_bytes > MAX_IMAGE_FILE_BYTES {
             return invalid(format!(
-                "its files are {file_bytes} bytes in total; the maximum is {MAX_IMAGE_FILE_BYTES}; use fewer"
+                "its files are {file_bytes} bytes in total; the maximum is {MAX_IMAGE_FILE_BYTES}; use fewer files"
             ));
         }
         let mut paths = BTreeSet::new();

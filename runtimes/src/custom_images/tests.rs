@@ -298,14 +298,14 @@ fn image_wheels_are_checked_and_included() {
     let taken = [("one".to_owned(), "somebody".to_owned())];
     for (wheels, taken, says) in [
         (vec![("x.txt".to_owned(), Vec::new())], &[][..], "is not a wheel file name"),
-        (vec![wheel("one", "one.py"), wheel("two", "one.py")], &[], "`one` also has a module"),
+        (vec![wheel("one", "one.py"), wheel("two", "one.py")], &[], "`one` also contains a module"),
         (vec![wheel("one", "json.py")], &[], "the standard library"),
-        (vec![wheel("one", "one.py")], &taken, "somebody also has a module"),
+        (vec![wheel("one", "one.py")], &taken, "somebody also contains a module"),
         (vec![wheel("one", "one.so")], &[], "it contains native code"),
     ] {
         assert!(problem(with(wheels, taken)).contains(says), "{says}");
     }
     let path = dir.path().join("exported");
     own.find("a").unwrap().unwrap().export(&path, &mut File::create(&path).unwrap()).unwrap();
-    assert!(problem(CustomImage::import(&path, &taken)).contains("somebody also has a module"));
+    assert!(problem(CustomImage::import(&path, &taken)).contains("somebody also contains a module"));
 }

@@ -272,7 +272,7 @@ fn body(callback: Callback, exports: &Exports) -> Result<Function, RewriteError>
 }
 
 fn too_many() -> RewriteError {
-    RewriteError::Unsupported("it has no room for a callback".to_owned())
+    RewriteError::Unsupported("it has too many functions, globals, types or table slots".to_owned())
 }
 
 /// Returns the table section with `more` additional slots in table 0, and the first new slot.

@@ -47,7 +47,7 @@ pub(super) fn wrap(module: &[u8], functions: &BTreeMap<u32, Wrapper>) -> Result<
             continue;
         };
         let old = u32::try_from(moved.len()).ok().and_then(|nth| total.checked_add(nth));
-        let old = old.ok_or_else(|| unsupported("it has no room for another function"))?;
+        let old = old.ok_or_else(|| unsupported("it already has the maximum number of functions"))?;
         let function_type = usize::try_from(type_index).ok().and_then(|at| function_types.get(at)?.as_ref());
         let (parameters, _) = function_type.ok_or_else(|| unsupported(format!("its function {index} has no type")))?;
         bodies.function(&match *wrapper {

@@ -151,7 +151,7 @@ fn index_of(functions: &BTreeMap<String, u32>, name: &str) -> Result<u32, Rewrit
 }
 
 fn no_room() -> RewriteError {
-    RewriteError::Unsupported("it has no room for another function".to_owned())
+    RewriteError::Unsupported("it already has the maximum number of functions or types".to_owned())
 }
 
 /// Applies the splices of one function. Fails unless each splice matches exactly once.

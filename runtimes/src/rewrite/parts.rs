@@ -393,7 +393,8 @@ impl NewTypes {
 
     /// Adds a function type and returns the index of the new type.
     fn add(&mut self, parameters: &[ParsedType], results: &[ParsedType]) -> Result<u32, RewriteError> {
-        let index = u32::try_from(self.functions.len()).map_err(|_| unsupported("it has no room for another type"))?;
+        let index = u32::try_from(self.functions.len())
+            .map_err(|_| unsupported("it already has the maximum number of types"))?;
         self.encoded.push(0x60);
         for list in [parameters, results] {
             list.iter().map(|of| encoded(*of)).collect::<Result<Vec<_>, _>>()?.as_slice().encode(&mut self.encoded);

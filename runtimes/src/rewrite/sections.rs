@@ -310,7 +310,7 @@ pub(super) fn longer(
 }
 
 fn too_long(id: u8) -> RewriteError {
-    RewriteError::Unsupported(format!("its section {id} has no room for another entry"))
+    RewriteError::Unsupported(format!("its section {id} has too many entries"))
 }
 
 /// The prefix of export names for globals that the recipe does not name. The global's index follows the prefix.

@@ -422,7 +422,7 @@ pub enum UserPackageError {
         problem: String,
     },
     /// A module of the package has the same name as an existing module.
-    #[error("cannot add `{name}`: {owner} also has a module `{module}`; use a package without it", name = escaped(.name), module = escaped(.module), owner = escaped_text(.owner))]
+    #[error("cannot add `{name}`: {owner} also contains a module `{module}`; use a package without this module", name = escaped(.name), module = escaped(.module), owner = escaped_text(.owner))]
     Clash {
         /// The name of the package.
         name: String,
