@@ -56,7 +56,10 @@ pub enum SessionsError {
     /// The changes that this process made since its last save are lost, and its executions since then are discarded.
     /// The live session was dropped without running its exit handlers. Effects outside the session, through tools and
     /// in host directories, remain.
-    #[error("another process took over session `{id}`; the changes made here were discarded; run the script again")]
+    #[error(
+        "another process took over session `{id}`; the unsaved changes of this process were discarded; \
+         run the script again"
+    )]
     Fenced {
         /// The session's ID.
         id: SessionId,

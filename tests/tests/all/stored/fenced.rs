@@ -48,7 +48,8 @@ fn executions_in_a_taken_over_session_are_discarded(place: &dyn TestStore) {
     let error = session.execute("n = 100").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "another process took over session `a`; the changes made here were discarded; run the script again"
+        "another process took over session `a`; the unsaved changes of this process were discarded; \
+         run the script again"
     );
     assert!(is_fenced::<()>(Err(error)));
     assert_eq!(stored(&here), before, "the other process's session is unchanged");

@@ -95,7 +95,7 @@ pub(super) async fn create(bucket: &dyn Bucket, name: &str, bytes: Bytes) -> Res
 
 /// Returns the error for a store that refuses to create an object although no object has the name.
 pub(super) fn refused(bucket: &dyn Bucket, name: &str) -> StoreError {
-    failed(bucket, format!("create `{name}`"), "it rejects an unused object name")
+    failed(bucket, format!("create `{name}`"), "it refuses to create the object, although the name is unused")
 }
 
 /// Returns the error for a failed operation.

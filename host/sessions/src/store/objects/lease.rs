@@ -130,7 +130,8 @@ impl LeaseLog {
             return Ok(None);
         }
         let next = last.checked_add(1).ok_or_else(|| {
-            failed(&*self.bucket, format!("lock `{}`", self.dir), "its last number is the maximum; delete that object")
+            let reason = format!("the entry `{}` has the maximum number; delete this object", self.name(*last));
+            failed(&*self.bucket, format!("lock `{}`", self.dir), reason)
         })?;
         let Some(number) = self.create_highest(next).await? else { return Ok(None) };
         if self.read(*last).await?.as_ref() != Some(&found) {
@@ -280,7 +281,7 @@ pub(super) async fn probe(bucket: &dyn Bucket) -> Result<StoreClock, StoreError>
     let name = format!("{dir}/a");
     let max = 16;
     if !bucket.try_create(&name, "first".into()).await? {
-        return Err(unfit("it rejects new object names"));
+        return Err(unfit("it refuses to create an object with an unused name"));
     }
     let seen_at = Instant::now();
     let created_twice = bucket.try_create(&name, "second".into()).await?;
@@ -293,7 +294,7 @@ pub(super) async fn probe(bucket: &dyn Bucket) -> Result<StoreClock, StoreError>
         return Err(unfit("it overwrites existing names, so two writers could both succeed"));
     }
     if read.as_deref() != Some(b"first") {
-        return Err(unfit("it returns bytes that differ from those written"));
+        return Err(unfit("it does not return the written bytes"));
     }
     let [found] = &*listed else { return Err(unfit("it does not list a written object")) };
     if found.name != name || found.bytes != 5 {

@@ -165,7 +165,7 @@ impl Log<'_> {
     pub(super) async fn append(self, base: Option<&Head>, write: Write<'_>) -> Result<Outcome, StoreError> {
         let Some(number) = base.map_or(Some(1), |base| base.number.checked_add(1)) else {
             let path = format!("{}/{}", self.bucket.url(), self.name(u64::MAX));
-            let reason = "its number is the maximum; delete this object".to_owned();
+            let reason = "its last entry has the maximum number; delete this entry".to_owned();
             return Err(StoreError::Damaged { id: self.id.clone(), path: path.into(), reason });
         };
         if let Some((_, state)) = write.session {
@@ -295,7 +295,7 @@ impl Log<'_> {
 pub(super) async fn numbered(bucket: &dyn Bucket, dir: &str) -> Result<Vec<(u64, ListedObject)>, StoreError> {
     let listed = bucket.list(dir, None, MAX_LISTED + 1).await?;
     if listed.len() > MAX_LISTED {
-        let reason = format!("it has more than {MAX_LISTED} objects; delete those below the last");
+        let reason = format!("it has more than {MAX_LISTED} objects; delete all of them except the last");
         return Err(failed(bucket, format!("read `{dir}`"), reason));
     }
     Ok(listed.into_iter().filter_map(|listed| Some((number_of(&listed.name)?, listed))).collect())
