@@ -16,11 +16,12 @@ from .room import Failed, make_room
 from .steps import STEPS, Check, Skipped
 
 ABOUT = """\
-Installs a release as users do, in a clean environment: without network, Rust, compiler and checkout, and with an empty home directory.
-Verifies the checksums and the bill of materials, and runs every quick start of the documentation. Each must print the expected output.
+Installs a release as a user would, in a clean environment: no network, Rust, compiler or checkout, and an empty home directory.
+Verifies the checksums and the bill of materials, and runs every quick start of the documentation. Each quick start must print the expected
+output.
 
-The environment consists of Linux namespaces (`unshare`), which require root, or a Linux that lets users create them. Nothing is installed
-outside a temporary directory. Each step prints a summary. A step that cannot run on this machine is skipped, with the reason."""
+The environment consists of Linux namespaces (`unshare`), which require root or a system that allows unprivileged user namespaces. Nothing
+is installed outside a temporary directory. Each step prints a summary. A step that cannot run on this machine is skipped, with the reason."""
 EPILOGUE = """\
 Examples:
   dist/check                                    check the result of `dist/build`

@@ -20,8 +20,8 @@ Builds a release from the checked-out commit: the files to upload, in one direct
 Compiles the whole workspace once, for the command and for the native modules of Python and Node.js. This takes about 20 minutes on two
 cores the first time, and seconds afterwards. zig links releases against an old C library, so that they also run on older systems. Requires
 Linux, Rust, a C compiler, Python 3.11 or later with pip, and npm for the npm packages. pip installs all other tools, in pinned versions,
-in target/tools. The interpreters come from the cache, or are downloaded and compiled as by `glovebox run`. pip also downloads the wheel
-with their licences."""
+in target/tools. Interpreters that are missing from the cache are downloaded and compiled, as `glovebox run` does. pip also downloads the
+wheel with their licences."""
 EXAMPLES = """\
 
 Builds are reproducible: the same commit, compiler and pins produce the same bytes. Paths of this machine are removed. Files in archives are
