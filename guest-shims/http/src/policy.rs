@@ -102,7 +102,7 @@ pub(crate) fn apply_changes(policy: &ContractPolicy, changes: &Map<String, Value
         ChangeError::NoTable(name) => Problem::policy(format!("`policy`: `{name}` must be an object")),
         ChangeError::Unknown(name) => {
             let name: String = name.chars().take(100).collect();
-            Problem::policy(format!("`policy.{}` cannot be set here; remove it", glovebox_vfs::escaped(&name)))
+            Problem::policy(format!("`policy.{}` is not supported; remove it", glovebox_vfs::escaped(&name)))
         }
     })?;
     let policy: ContractPolicy = serde_json::from_value(value).map_err(form)?;
@@ -270,9 +270,9 @@ pub(crate) mod tests {
             (json!({ "clock": "host" }), "`policy.clock` is `host`"),
             (json!({ "clock": { "host": null } }), "`policy.clock` is `host`"),
             (json!({ "entropy": "host" }), "`policy.entropy` is `host`"),
-            (json!({ "network": { "allow": ["https://a.example"] } }), "`policy.network` cannot be set here"),
-            (json!({ "metering": "none" }), "`policy.metering` cannot be set here"),
-            (json!({ "workspace": "/etc" }), "`policy.workspace` cannot be set here"),
+            (json!({ "network": { "allow": ["https://a.example"] } }), "`policy.network` is not supported"),
+            (json!({ "metering": "none" }), "`policy.metering` is not supported"),
+            (json!({ "workspace": "/etc" }), "`policy.workspace` is not supported"),
             (json!({ "env": { "A=B": "c" } }), "A=B"),
             (json!({ "args": ["\0"] }), "NUL"),
         ] {

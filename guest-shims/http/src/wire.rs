@@ -233,7 +233,7 @@ fn policy_of(raw: &RawValue) -> Result<Map<String, Value>, Problem> {
     let bytes = raw.get().len();
     if bytes > MAX_POLICY_BYTES {
         return Err(Problem::invalid(format!(
-            "`policy` is {bytes} bytes of JSON; the maximum is {MAX_POLICY_BYTES}; send less"
+            "`policy` is {bytes} bytes of JSON; the maximum is {MAX_POLICY_BYTES}; shorten it"
         )));
     }
     serde_json::from_str(raw.get()).map_err(|error| Problem::invalid(format!("`policy`: {error}")))

@@ -207,7 +207,7 @@ pub enum ExecuteError {
     },
     /// The session has ended: it was closed, its guest exited, or its guest was unwound. An unwound session ends if it
     /// cannot be rolled back to a checkpoint, or under [`OnUnwind::End`](crate::OnUnwind::End).
-    #[error("session `{id}` has ended: {reason}; open another one", id = escaped(.id), reason = escaped_text(.reason))]
+    #[error("session `{id}` has ended: {reason}; open another session", id = escaped(.id), reason = escaped_text(.reason))]
     SessionEnded {
         /// The ID of the session.
         id: String,
@@ -332,7 +332,7 @@ pub enum ExecuteError {
     RecordedInSession,
     /// A session's saved state does not match its image, or its files cannot be restored. Indicates a defect of
     /// Glovebox.
-    #[error("session `{id}` cannot be restored: {reason}; open another one", id = escaped(.id), reason = escaped_text(.reason))]
+    #[error("session `{id}` cannot be restored: {reason}; open another session", id = escaped(.id), reason = escaped_text(.reason))]
     Unrestorable {
         /// The ID of the session.
         id: String,

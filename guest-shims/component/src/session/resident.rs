@@ -377,7 +377,7 @@ impl From<SessionError<'_>> for SandboxError {
     fn from(SessionError { id, failure }: SessionError<'_>) -> Self {
         match failure {
             SessionFailure::Ended(reason) => {
-                Self::SessionEnded(format!("session `{id}` has ended: {reason}; open another one"))
+                Self::SessionEnded(format!("session `{id}` has ended: {reason}; open another session"))
             }
             SessionFailure::NoCheckpoint(wanted) => {
                 let wanted = wanted.map_or_else(
@@ -388,7 +388,7 @@ impl From<SessionError<'_>> for SandboxError {
             }
             SessionFailure::Variable { name, reason } => refused_variable(name, Refusal::Guest(reason)),
             SessionFailure::Mismatch(what) => {
-                Self::Unavailable(format!("session `{id}` cannot be restored: {what}; open another one"))
+                Self::Unavailable(format!("session `{id}` cannot be restored: {what}; open another session"))
             }
             SessionFailure::NoMemory(bytes) => no_memory(bytes),
         }

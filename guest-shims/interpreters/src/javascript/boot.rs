@@ -129,7 +129,7 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     guest.release(first)?;
     let old_pages = guest.machine.grow(SHADOW_PAGES)?;
     let stack_top = old_pages.checked_add(SHADOW_PAGES).and_then(|pages| pages.checked_mul(PAGE_BYTES));
-    let stack_top = stack_top.ok_or_else(|| fault("its memory has no room for a stack"))?;
+    let stack_top = stack_top.ok_or_else(|| fault("its memory is too small for a stack"))?;
     guest.machine.set_global("__stack_pointer", stack_top)?;
 
     let mut at = Addresses { scratch: allocate(&mut guest, SCRATCH_BYTES)?, ..Addresses::default() };

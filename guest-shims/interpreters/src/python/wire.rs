@@ -25,7 +25,7 @@ pub(super) fn decode_report(reply: &[u8]) -> Result<Report, DriverError> {
     match reply.split_first() {
         Some((b'X', mut rest)) => {
             let code = field(&mut rest)?;
-            code.parse().map(Report::Exited).map_err(|_| unusable("an exit code that is not a number"))
+            code.parse().map(Report::Exited).map_err(|_| unusable("an invalid exit code"))
         }
         Some((b'R', mut rest)) => Ok(Report::Raised(raised(&mut rest)?)),
         Some((b'I', mut rest)) => Ok(Report::Interrupted(raised(&mut rest)?)),
@@ -39,7 +39,7 @@ pub(super) fn decode_variable(reply: &[u8]) -> Result<Result<Option<GuestValue>,
     match decode_report(reply)? {
         Report::Completed(value) => Ok(Ok(value)),
         Report::Raised(raised) | Report::Interrupted(raised) => Ok(Err(raised)),
-        Report::Exited(_) => Err(unusable("a report that is not about a variable")),
+        Report::Exited(_) => Err(unusable("an exit code instead of a variable")),
     }
 }
 
