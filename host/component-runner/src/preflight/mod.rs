@@ -59,11 +59,11 @@ const MAX_TABLE_ELEMENTS: u64 = 4_000_000;
 /// The reason why a component is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("it contains more than {} modules and components; include fewer", MAX_PARTS)]
+    #[error("it contains more than {} modules and components; merge some of them", MAX_PARTS)]
     Parts,
-    #[error("it may contain more than {MAX_TYPES} nested component and instance types in one section; use fewer")]
+    #[error("it may contain more than {MAX_TYPES} nested component and instance types in one section; use fewer types")]
     Types,
-    #[error("it instantiates more than {MAX_INSTANCES} modules and components; instantiate fewer")]
+    #[error("it instantiates more than {MAX_INSTANCES} modules and components; instantiate fewer components")]
     Instances,
     #[error(
         "its instances have more than {MAX_CANONICAL} lifted, lowered and built-in functions; instantiate fewer components or pass fewer functions"

@@ -330,7 +330,9 @@ fn multiplying_components_are_rejected_before_parsing() {
     let error = world.applications.load_bytes("all", &bytes).unwrap_err();
     assert!(matches!(&error, LoadError::Excess { .. }), "{error}");
     assert!(
-        error.to_string().ends_with("it instantiates more than 10000 modules and components; instantiate fewer"),
+        error
+            .to_string()
+            .ends_with("it instantiates more than 10000 modules and components; instantiate fewer components"),
         "{error}"
     );
 }
