@@ -82,7 +82,8 @@ impl RequestMessage {
         let bytes = body.len() as u64;
         if bytes > max_bytes {
             let message = format!(
-                "the request body is {bytes} bytes; the maximum `network.request_bytes` is {max_bytes}; send less or raise the limit"
+                "the request body is {bytes} bytes; the maximum `network.request_bytes` is {max_bytes}; \
+                 send a smaller body or raise the limit"
             );
             return Err(Fault::new(FaultCode::Limit, message));
         }
@@ -228,13 +229,13 @@ pub(crate) type Headers = Vec<(HeaderName, String)>;
 pub(crate) fn request(list: Vec<(String, String)>) -> Result<Headers, String> {
     if list.len() > MAX_REQUEST_HEADERS {
         return Err(format!(
-            "the request has {} headers; the maximum is {MAX_REQUEST_HEADERS}; send fewer",
+            "the request has {} headers; the maximum is {MAX_REQUEST_HEADERS}; send fewer headers",
             list.len()
         ));
     }
     let bytes: usize = list.iter().map(|(name, value)| name.len() + value.len()).sum();
     if bytes > MAX_REQUEST_HEADER_BYTES {
-        return Err(format!("the headers are {bytes} bytes; the maximum is {MAX_REQUEST_HEADER_BYTES}; send less"));
+        return Err(format!("the headers are {bytes} bytes; the maximum is {MAX_REQUEST_HEADER_BYTES}; shorten them"));
     }
     let check = |(name, value): (String, String)| {
         let shown: String = name.chars().take(64).collect();
