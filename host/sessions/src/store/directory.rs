@@ -265,7 +265,7 @@ fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRec
     }
     let record: SessionRecord = serde_json::from_str(json).map_err(|_| "its record cannot be read")?;
     if record.id != *id {
-        return Err(format!("its record belongs to `{}`", record.id).into());
+        return Err(format!("its record belongs to session `{}`", record.id).into());
     }
     let start = first.len() + json.len() + 2;
     if (start as u64).checked_add(record.bytes) != Some(file_bytes) {

@@ -462,7 +462,7 @@ impl Entry {
             return Err("its versions are invalid".into());
         }
         match &entry.record {
-            Some(record) if record.id != *id => Err(format!("its record belongs to `{}`", record.id).into()),
+            Some(record) if record.id != *id => Err(format!("its record belongs to session `{}`", record.id).into()),
             _ => Ok(entry),
         }
     }
