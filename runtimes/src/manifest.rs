@@ -161,7 +161,7 @@ impl Manifest {
             if !names.insert(tool.name.as_str()) {
                 return Err(invalid(
                     &key("name"),
-                    format!("`{}` is taken by a runtime, an alias or a tool", tool.name),
+                    format!("`{}` is already the name of a runtime, an alias or a tool", tool.name),
                 ));
             }
         }

@@ -118,14 +118,14 @@ pub(super) fn encoded_memory(sections: &Sections<'_>, image: Option<&[u8]>) -> R
 fn pages(image: &[u8], memory: &wasmparser::MemoryType) -> Result<u64, RewriteError> {
     if !image.len().is_multiple_of(PAGE_BYTES) {
         return Err(RewriteError::Image(format!(
-            "{} bytes are not a multiple of the page size of 64 KiB",
+            "its length of {} bytes is not a multiple of the page size, 64 KiB",
             image.len()
         )));
     }
     let pages = u64::try_from(image.len() / PAGE_BYTES).unwrap_or(u64::MAX);
     let max = memory.maximum.unwrap_or(65_536);
     if pages < memory.initial || pages > max {
-        return Err(RewriteError::Image(format!("{pages} pages are not between {} and {max}", memory.initial)));
+        return Err(RewriteError::Image(format!("it has {pages} pages; expected {} to {max}", memory.initial)));
     }
     Ok(pages)
 }
@@ -148,7 +148,7 @@ fn saved_globals(
             return wrong("the module defines no such global");
         }
         if by_index.insert(*index, *value).is_some() {
-            return wrong("it is given twice");
+            return wrong("it has two values");
         }
     }
     reader.map(|(reader, data)| encode_globals(reader, data, imported, &by_index)).transpose()

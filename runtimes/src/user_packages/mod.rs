@@ -453,8 +453,8 @@ pub enum UserPackageError {
     TooManyFiles(String),
     /// The wheel in the package index differs from the pinned wheel.
     #[error(
-        "the package index has `{file}` with sha256 {got}, but `{expected}` with sha256 {pin} is pinned; to use it \
-         anyway, download it and add the file",
+        "the package index has `{file}` with sha256 {got}, but `{expected}` with sha256 {pin} is pinned; to \
+         use `{file}` anyway, download the file and add it",
         file = escaped(.file), expected = escaped(.expected)
     )]
     Pin {

@@ -189,7 +189,8 @@ impl Imports {
                     // A section that imports the sandbox is not copied, so it must not contain any other import.
                     if let Some(name) = outer.get(before).filter(|_| !sandbox.is_empty()) {
                         return Err(refused(format!(
-                            "the adapter imports `{name}` with or after the sandbox; import the sandbox last, in its own section"
+                            "the adapter imports `{name}` in the section that imports the sandbox, or after it; \
+                             import the sandbox last, in its own section"
                         )));
                     }
                 }
@@ -306,11 +307,7 @@ mod tests {
         for (provider, adapter, expected) in [
             (importing.as_str(), whole.as_str(), "the provider imports `wasi:x/y@0.1.0`"),
             (PROVIDER, PROVIDER, "does not export `wasi:http/incoming-handler`"),
-            (
-                PROVIDER,
-                &adapter(&[SANDBOX, ENVIRONMENT].concat()),
-                "` with or after the sandbox; import the sandbox last",
-            ),
+            (PROVIDER, &adapter(&[SANDBOX, ENVIRONMENT].concat()), "or after it; import the sandbox last"),
             (PROVIDER, &adapter(&other), "type mismatch"),
             (
                 PROVIDER,

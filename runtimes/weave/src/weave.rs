@@ -21,7 +21,7 @@ use crate::{
 /// Weaves guests into a shim, without encoding the result as a component. Identical inputs produce identical bytes.
 pub(crate) fn weave_core(shim: &[u8], guests: &[Guest<'_>], options: &WeaveOptions) -> Result<WovenCore, WeaveError> {
     if guests.is_empty() {
-        return Err(WeaveError::Guests("no guests given; name at least one".to_owned()));
+        return Err(WeaveError::Guests("no guests were given; pass at least one guest".to_owned()));
     }
     let shim = Module::read("the shim", shim)?;
     let guests = guests.iter().map(ParsedGuest::new).collect::<Result<_, _>>()?;
