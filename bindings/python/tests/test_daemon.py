@@ -85,7 +85,7 @@ class Choosing(unittest.TestCase):
 
     def test_server_of_another_version_is_rejected(self) -> None:
         answers = {
-            "not a daemon of this version": b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"protocol": 1}',
+            "has another protocol version": b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"protocol": 1}',
             "does not respond": b'{"jsonrpc": "2.0", "error": {"code": -32700}}\n',
         }
         for said, answer in answers.items():
@@ -111,7 +111,7 @@ class Choosing(unittest.TestCase):
         with Sandbox(backend="daemon") as box, self.assertRaisesRegex(UnsupportedError, "glovebox serve --types"):
             box.validate("1", types=True)
         for box in (Sandbox("javascript", backend="daemon"), Sandbox("javascript")):
-            with box, self.assertRaisesRegex(UnsupportedError, "types: only Python scripts"):
+            with box, self.assertRaisesRegex(UnsupportedError, "types: type checks support only Python"):
                 box.validate("1", types=True)
 
     def test_code_tools_have_the_limits_of_the_daemon(self) -> None:

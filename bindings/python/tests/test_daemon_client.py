@@ -155,7 +155,7 @@ class Scripted(unittest.TestCase):
 
     def test_server_that_does_not_answer_with_json_is_not_a_daemon(self) -> None:
         Server(self, lambda _: (200, b"<html>"))
-        with self.assertRaisesRegex(UnavailableError, "not a daemon of this version"):
+        with self.assertRaisesRegex(UnavailableError, "is not a daemon, or has another protocol version"):
             Sandbox(backend="daemon")
 
     def test_rejection_that_arrives_before_the_end_of_a_large_request_is_reported(self) -> None:

@@ -60,7 +60,7 @@ def _refuse(policy: Policy) -> None:
     if policy.network is not None:
         raise UnsupportedError('network: a component has no network; remove it, or use backend="native"')
     if policy.packages:
-        raise UnsupportedError('packages: a component has no Python packages; remove it, or use backend="native"')
+        raise UnsupportedError('packages: not supported with a component; remove it, or use backend="native"')
 
 
 def _Answers(policy: Policy, wait: tools.Await) -> Any:
@@ -351,7 +351,7 @@ class _ComponentExecution:
                 return _entries(self._session.list_files(pattern))
         if pattern != "**":
             raise UnsupportedError(
-                'pattern: outside a session this backend only lists all files; remove it, or use backend="native"'
+                'pattern: this backend supports patterns only in sessions; remove it, or use backend="native"'
             )
         return self._entries
 
@@ -363,7 +363,7 @@ class _ComponentExecution:
         try:
             return self._contents[os.path.normpath(path)]
         except KeyError:
-            raise FilesError(f"there is no file `{path}`") from None
+            raise FilesError(f"the file `{path}` does not exist") from None
 
     def json(self) -> str:
         execution = self._execution

@@ -56,7 +56,9 @@ def socket_path() -> Path:
 def connect() -> Client:
     """Returns a client for the current user's daemon. Raises `UnavailableError` if no daemon answers."""
     if not hasattr(socket, "AF_UNIX"):
-        raise UnsupportedError("daemon: Python has no Unix sockets on this platform; remove backend")
+        raise UnsupportedError(
+            'backend: Python does not support Unix sockets on this platform; use backend="native" or "component"'
+        )
     client = Client(socket_path())
     try:
         info = client.json("GET", "/v1/info", timeout_s=_CONNECT_S)
@@ -66,7 +68,8 @@ def connect() -> Client:
         info = None
     if not isinstance(info, dict) or info.get("protocol") != PROTOCOL:
         raise UnavailableError(
-            f"the server at `{client.path}` is not a daemon of this version; stop it and start a new one"
+            f"the server at `{client.path}` is not a daemon, or has another protocol version; stop it, and start "
+            "`glovebox daemon` of this version"
         )
     return client
 
@@ -98,7 +101,7 @@ class _Link(http.client.HTTPConnection):
             _, user, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
             if user != os.geteuid():
                 link.close()
-                raise UnavailableError(f"another user listens at `{self._path}`; {_HINT}")
+                raise UnavailableError(f"a process of another user listens at `{self._path}`; {_HINT}")
         self.sock = link
 
     def is_usable(self) -> bool:

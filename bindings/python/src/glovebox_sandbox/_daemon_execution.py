@@ -117,7 +117,7 @@ def _read(
                 elif has_listener or chunk["type"] == "started":
                     events.put(chunk)
             if last is None:
-                raise UnavailableError("the daemon ended its response early; create a new sandbox")
+                raise UnavailableError("the response of the daemon ended without a result; create a new sandbox")
             events.put(last)
         except Exception as error:  # Raised again by the thread that waits for the execution.
             events.put(error)
@@ -242,7 +242,7 @@ class Execution:
                 return self._events.get_nowait()
             now = time.monotonic()
             if deadline is not None and now >= deadline:
-                raise UnavailableError("the daemon did not end the execution in time")
+                raise UnavailableError(f"the daemon did not end the execution within {_END_S:.0f} seconds; restart the daemon")
             is_watched = self._token is not None or self._is_abandoned
             if is_watched and self._path is not None and not self.is_cancelled:
                 if self._is_abandoned or self._token.is_cancelled:

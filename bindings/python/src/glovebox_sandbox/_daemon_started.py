@@ -15,7 +15,7 @@ from ._remote import RemoteExecution, SessionFiles, cancelled
 from .errors import SuspensionError, UnsupportedError
 from .tools import AnswerKind
 
-NO_SESSIONS = "a daemon keeps sessions only in memory, so it cannot suspend scripts in them"
+NO_SESSIONS = "a daemon cannot suspend scripts in sessions, which it keeps only in memory"
 
 OF_RESUMPTION = ("invalid-argument", "not-resumable", "diverged")
 """The error types of a request whose suspended execution cannot be resumed. The sandbox's options were checked earlier,
@@ -107,7 +107,7 @@ class DaemonStarted(Execution):
 
     def suspend(self) -> bytes:
         if self._executed is not None:
-            raise SuspensionError("the run has ended")
+            raise SuspensionError("cannot suspend the run: it has ended")
         if self._session is not None:
             raise UnsupportedError(f'{NO_SESSIONS}; use backend="native", or start the script outside the session')
         with errors(of_suspension=("not-suspendable", "not-found")):

@@ -84,7 +84,7 @@ class RemoteSession:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise SessionError("the session was closed")
+            raise SessionError("the session is closed; open a new one")
 
     @property
     def ended(self) -> str | None:
@@ -149,7 +149,7 @@ class RemoteExecution:
             return self._session.list_files(pattern)
         if pattern != "**":
             raise UnsupportedError(
-                'pattern: outside a session this backend only lists all files; remove it, or use backend="native"'
+                'pattern: this backend supports patterns only in sessions; remove it, or use backend="native"'
             )
         return entries(self._record.get("file_entries", []))
 
@@ -158,8 +158,8 @@ class RemoteExecution:
             return self._session.read_file(path)
         contents = self._record.get("files", {}).get(os.path.normpath(path))
         if contents is None:
-            more = ", or it was too large to be returned" if self._record.get("files_left_out") else ""
-            raise FilesError(f"there is no file `{path}`{more}")
+            more = ", or is too large to return" if self._record.get("files_left_out") else ""
+            raise FilesError(f"the file `{path}` does not exist{more}")
         return base64.b64decode(contents)
 
     def json(self) -> str:

@@ -180,7 +180,9 @@ class Connection:
             except queue.Empty:
                 waited += _LOOK_S
                 if timeout_s is not None and waited > timeout_s:
-                    raise UnavailableError("the request timed out") from None
+                    raise UnavailableError(
+                        f"the script process did not answer within {timeout_s:.0f} seconds; create a new sandbox"
+                    ) from None
                 if token is not None and token.is_cancelled and not is_cancelled:
                     is_cancelled = True
                     self._link.send({"method": "cancel", "params": {"id": id}})

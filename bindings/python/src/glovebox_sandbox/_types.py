@@ -51,7 +51,7 @@ def described(tools: Sequence[Tool]) -> list[dict[str, Any]]:
 def find_with_command(runtime: str, tools: Sequence[Tool], source: str) -> list[tuple[int, int, str]]:
     """Returns the type errors of a script that has no syntax errors. Runs the command in another process."""
     if not sys.executable:
-        raise UnavailableError("types: this program has no Python executable that could run the type checker")
+        raise UnavailableError("types: cannot find a Python executable to run the type checker; set sys.executable")
     path = json.dumps([each for each in sys.path if each])
     command = [sys.executable, "-I", "-c", _RUN, path, "validate", "--types", "--json", "--runtime", runtime]
     with tempfile.TemporaryDirectory(prefix="glovebox-") as directory:

@@ -42,7 +42,7 @@ def python() -> str:
     for path in (sys.executable, "python3", "python"):
         if path and (version := _version(path)) is not None and version >= _OLDEST:
             return path
-    raise UnavailableError("unsafe_native: Python 3.8 or later was not found; install it, or remove unsafe_native")
+    raise UnavailableError("unsafe_native: cannot find Python 3.8 or later; install it, or remove unsafe_native")
 
 
 @functools.cache

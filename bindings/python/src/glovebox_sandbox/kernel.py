@@ -412,10 +412,10 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run the kernel; called by Jupyter")
     for command in (install, run):
         command.add_argument("--language", choices=sorted(LANGUAGES), default=None, help="language of the cells (python)")
-        command.add_argument("--runtime", metavar="NAME", help="the runtime or image instead of the language's default")
-        command.add_argument("--timeout-ms", type=int, metavar="N", help="end a cell after this time (10000)")
+        command.add_argument("--runtime", metavar="NAME", help="runtime or image to use (the language's default)")
+        command.add_argument("--timeout-ms", type=int, metavar="N", help="cancel a cell after N milliseconds (10000)")
         command.add_argument("--memory-bytes", type=int, metavar="N", help="memory of a session, including its files (134217728)")
-        command.add_argument("--saves", type=Path, metavar="DIR", help="directory for %%save and %%load; without it, they are disabled")
+        command.add_argument("--saves", type=Path, metavar="DIR", help="directory for %%save and %%load (disabled by default)")
     where = install.add_mutually_exclusive_group()
     where.add_argument("--user", action="store_true", help="install for this user (the default)")
     where.add_argument("--prefix", metavar="DIR", help="install into this directory, such as that of a virtual environment")

@@ -62,7 +62,7 @@ def _parser() -> _Parser:
     where.add_argument("--session", default="main", metavar="NAME", help="the session that the cell runs in (main)")
     where.add_argument("--fresh", action="store_true", help="run in a new session, which is dropped afterwards")
     parser.add_argument(
-        "--timeout-ms", type=_milliseconds, default=DEFAULT_TIMEOUT_MS, metavar="N", help=f"cancel the cell after this time ({DEFAULT_TIMEOUT_MS})"
+        "--timeout-ms", type=_milliseconds, default=DEFAULT_TIMEOUT_MS, metavar="N", help=f"cancel the cell after N milliseconds ({DEFAULT_TIMEOUT_MS})"
     )
     parser.add_argument("--out", type=_identifier, metavar="NAME", help="store the `Run` in this variable")
     return parser

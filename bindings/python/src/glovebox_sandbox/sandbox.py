@@ -262,7 +262,7 @@ class Sandbox(Startable):
 
     def _check_supports_types(self) -> None:
         if self.language != "python":
-            raise UnsupportedError("types: only Python scripts can be checked; remove it")
+            raise UnsupportedError("types: type checks support only Python; remove types")
         if self.backend not in ("native", "daemon"):
             raise UnsupportedError(
                 f'types: backend="{self.backend}" checks no types; use backend="native", or "daemon" with `glovebox daemon --types`'
@@ -385,7 +385,7 @@ class Session(Startable):
         is_typed = _check.of("types", bool, types)
         if not isinstance(self._session, _types.ValidatingSession):
             raise UnsupportedError(
-                'validate: only sessions in a daemon validate scripts; use backend="daemon", or `Sandbox.validate`'
+                'validate: only daemon sessions support validation; use backend="daemon", or `Sandbox.validate`'
             )
         return [Diagnostic(*each) for each in self._session.diagnostics(input, is_typed)]
 

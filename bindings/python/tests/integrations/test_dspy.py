@@ -79,7 +79,7 @@ class Protocol(unittest.TestCase):
         del interpreter.tools["add"]
         with self.assertRaisesRegex(CodeExecutionError, "NameError"):
             interpreter.execute("add(1)")
-        with self.assertRaisesRegex(CodeExecutionError, "the function add was removed"):
+        with self.assertRaisesRegex(CodeExecutionError, "the function `add` is no longer available"):
             interpreter.execute("held(1)")
         interpreter.tools["not a name"] = lambda: 1
         with self.assertRaisesRegex(CodeInterpreterError, "not a name"):

@@ -100,7 +100,7 @@ class Executors(unittest.TestCase):
             self.executor.send_variables({"x": object()})
         self.executor.send_tools({"same": lambda value: value})
         self.assertEqual(self.executor("same((1, 2))").output, [1, 2])
-        with self.assertRaisesRegex(InterpreterError, "type object cannot be passed to a function of the host"):
+        with self.assertRaisesRegex(InterpreterError, "cannot pass a value of type object to a host function"):
             self.executor("same(object())")
 
     def test_ended_session_is_replaced(self) -> None:

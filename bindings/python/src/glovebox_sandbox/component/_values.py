@@ -52,7 +52,7 @@ class _Shape:
 
     def lower(self, value: Any) -> Any:
         if not isinstance(value, self.kind) or (self.kind is int and isinstance(value, bool)):
-            raise TypeError(f"expected {self.kind.__name__}, got {type(value).__name__}")
+            raise TypeError(f"expected {self.kind.__name__}; got `{type(value).__name__}`")
         return value
 
     def lift(self, value: Any) -> Any:
@@ -84,7 +84,7 @@ class _Enum(_Shape):
 
     def lower(self, value: Any) -> Any:
         if value not in self.names:
-            raise ValueError(f"{value!r} is not one of {', '.join(self.names)}")
+            raise ValueError(f"expected one of {', '.join(self.names)}; got {value!r}")
         return value
 
 
@@ -120,7 +120,7 @@ class _Record(_Shape):
 
     def lower(self, value: Any) -> Any:
         if not isinstance(value, self.of):
-            raise TypeError(f"expected {self.of.__name__}, got {type(value).__name__}")
+            raise TypeError(f"expected {self.of.__name__}; got `{type(value).__name__}`")
         record = Record()
         for name, wit, shape in self.fields:
             try:
@@ -168,7 +168,7 @@ class _Cases(_Shape):
                     return tag, None
             elif value is not None and any(isinstance(value, each) for each in shape.classes()):
                 return tag, shape.lift(value)
-        raise TypeError(f"{type(value).__name__} is not a case of {', '.join(tag for tag, _ in self.cases)}")
+        raise TypeError(f"expected one of {', '.join(tag for tag, _ in self.cases)}; got `{type(value).__name__}`")
 
 
 class _Option(_Cases):
@@ -191,7 +191,7 @@ class _Variant(_Cases):
     def lower(self, value: Any) -> Any:
         if not isinstance(value, tuple(self.by_tag.values())):
             names = ", ".join(each.__name__ for each in self.by_tag.values())
-            raise TypeError(f"expected one of {names}, got {type(value).__name__}")
+            raise TypeError(f"expected one of {names}; got `{type(value).__name__}`")
         return self.give(getattr(value, "tag"), getattr(value, "value", None))
 
     def lift(self, value: Any) -> Any:

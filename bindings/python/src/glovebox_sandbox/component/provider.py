@@ -354,7 +354,7 @@ class Session:
 
     def _enter(self, name: str, *arguments: Any) -> Any:
         if not self._is_there():
-            ended = f"the session `{self.id}` was closed, or lost with its instance"
+            ended = f"the session `{self.id}` is closed, or was lost with its instance; open a new one"
             raise RefusedError(types.SandboxErrorSessionEnded(ended))
         return self._sandbox._enter(f"[method]session.{name}", self._handle, *arguments)
 

@@ -72,7 +72,7 @@ def _prepare(dispatch):
             return plain(value.tolist(), lenient)
         if lenient:
             return repr(value)
-        raise TypeError(f"a value of type {{type(value).__name__}} cannot be passed to a function of the host: JSON cannot represent it")
+        raise TypeError(f"cannot pass a value of type {{type(value).__name__}} to a host function: JSON cannot represent it")
 
     def function(name, ends):
         def call(*args, **kwargs):
@@ -172,7 +172,7 @@ class Interpreter:
     def _dispatch(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         function = self._ends.get(name) or (self._functions or {}).get(name)
         if function is None:
-            raise NameError(f"the function {name} was removed")
+            raise NameError(f"the function `{name}` is no longer available")
         # This thread does not inherit the caller's context variables, in which frameworks store settings.
         result = self._context.copy().run(function, *args, **kwargs)
         return self._awaited(result, self._loop) if inspect.isawaitable(result) else self._plain(result)

@@ -268,7 +268,7 @@ def _within(path: str) -> str:
     """Returns the absolute path. Links are followed only in the sandbox, which confines them."""
     whole = posixpath.normpath(posixpath.join(ROOT, path))
     if whole != ROOT and not whole.startswith(f"{ROOT}/"):
-        raise PermissionError(errno.EACCES, f"outside {ROOT}", path)
+        raise PermissionError(errno.EACCES, f"the path is outside {ROOT}", path)
     return whole
 
 
@@ -287,7 +287,7 @@ def _parse(command: str | Sequence[str], stdin: str, cwd: str) -> tuple[list[str
         lexer.commenters = ""
         args = [*lexer]
         if any(each and not set(each) - set("();<>|&") for each in args):
-            raise ValueError("sh: pipes, redirections and lists of commands are not supported")
+            raise ValueError("sh: pipes, redirections and command lists are not supported; run one command")
     if not args or not re.fullmatch(r"python(3(\.\d+)?)?", posixpath.basename(args[0])):
         raise ValueError(f"sh: {args[0] if args else ''}: not found")
     return args[1:] or ["-"], stdin, cwd

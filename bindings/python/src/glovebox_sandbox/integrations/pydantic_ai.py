@@ -80,14 +80,15 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
     ) -> CommandResult:
         """Runs a command that starts Python. Any other command fails with exit code 127."""
         if isinstance(command, str) != shell:
-            raise TypeError("a string requires shell=True, and a list of arguments shell=False")
+            raise TypeError("use shell=True for a string, and shell=False for a list of arguments")
         result = await self._workspace.run_async("run", command, env=env, timeout=timeout)
         stdout, stderr = result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
         if result.is_timeout:
-            raise WorkspaceTimeoutError("the command took too long", stdout=stdout, stderr=stderr)
+            raise WorkspaceTimeoutError("the command exceeded its timeout", stdout=stdout, stderr=stderr)
         if result.truncated:
             limit = max(len(result.stdout), len(result.stderr))
-            raise WorkspaceOutputLimitError("the output is too long", limit=limit, stdout=stdout, stderr=stderr)
+            message = f"the output exceeds the limit of {limit} bytes"
+            raise WorkspaceOutputLimitError(message, limit=limit, stdout=stdout, stderr=stderr)
         return CommandResult(exit_code=result.exit_code, stdout=stdout, stderr=stderr)
 
     async def read_bytes(self, path: str) -> bytes:
