@@ -139,6 +139,6 @@ test('without shared memory: tools need direct mode, where they answer synchrono
     await box.close();
     return [refused, run.stdout];
   });
-  assert.match(String(seen[0]), /^UnsupportedError: worker: there is no shared memory.*Cross-Origin-Opener-Policy/);
+  assert.match(String(seen[0]), /^UnsupportedError: worker: tools in a worker require shared memory.*Cross-Origin-Opener-Policy/);
   assert.equal(seen[1], '3\n');
 });

@@ -76,7 +76,7 @@ export function entries<Each>(name: string, value: unknown, each: (name: string,
 /** Checks that an object has only known keys, so that misspelt options are not ignored. */
 export function known(name: string, value: unknown, keys: readonly string[]): void {
   const unknown = Object.keys(object(name, 'an object', value)).find((key) => !keys.includes(key));
-  if (unknown !== undefined) throw new TypeError(`${name} has no \`${unknown}\`; use one of ${keys.join(', ')}`);
+  if (unknown !== undefined) throw new TypeError(`${name}: unknown key \`${unknown}\`; use one of ${keys.join(', ')}`);
 }
 
 /** Checks each element of an array with `each`. Returns an empty array for `undefined`. */

@@ -95,7 +95,7 @@ async function openPlatform(platform: Platform, language: string, policy: Policy
   if (options.worker && !(start && canWait)) {
     const headers = 'the headers Cross-Origin-Opener-Policy and Cross-Origin-Embedder-Policy';
     const why = start
-      ? `there is no shared memory for tools in a worker; send ${headers} with the page, or remove worker`
+      ? `tools in a worker require shared memory; send ${headers} with the page, or remove worker`
       : 'this platform has no workers; remove worker';
     throw errorOf('UnsupportedError', `worker: ${why}`);
   }

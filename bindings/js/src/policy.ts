@@ -8,7 +8,7 @@ import { errorOf } from './errors.ts';
 export function refuseWaitingTools({ tools }: Policy): void {
   const waiting = tools.find(({ waits }) => waits);
   if (!waiting) return;
-  throw errorOf('UnsupportedError', `tools: \`${waiting.name}\` has no execute function; add it, or use Sandbox.start with backend: "native" or "daemon" outside browsers`);
+  throw errorOf('UnsupportedError', `tools: \`${waiting.name}\` has no \`execute\`; add one, or answer its calls with \`Sandbox.start\` and backend: "native" or "daemon" outside browsers`);
 }
 
 /**

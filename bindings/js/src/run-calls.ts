@@ -126,7 +126,7 @@ export class Execution {
     // Calls of a stopped script are not recorded in its continuation, and remain unanswered.
     if (this.#stop.signal.aborted) return new Promise(() => undefined);
     // The number comes from the script. A script that repeated a number could use one decision twice.
-    if (this.#seen.has(index)) throw new RunProtocolError('The number of the call was used before.');
+    if (this.#seen.has(index)) throw new RunProtocolError(`The script used call number ${index} twice.`);
     this.#seen.add(index);
     // Large integers are rounded to JavaScript numbers.
     const text = stringifyJson(given);

@@ -79,7 +79,7 @@ export class Sandbox implements AsyncDisposable {
     const backend = this.#open;
     const input = inputOf(source, options);
     if (check.optional('types', 'boolean', types) !== true) return backend.validate(input);
-    if (backend.language !== 'python') throw new UnsupportedError('types: only Python scripts can be checked; for JavaScript, use `TypeChecker` of `glovebox-sandbox/typescript`');
+    if (backend.language !== 'python') throw new UnsupportedError('types: type checks support only Python; for JavaScript, use `TypeChecker` of `glovebox-sandbox/typescript`');
     if (backend.checkTypes) return backend.checkTypes(input);
     throw new UnsupportedError(`types: backend: "${this.backend}" checks no types; use backend: "daemon" with \`glovebox daemon --types\``);
   }

@@ -121,7 +121,7 @@ export class Session implements AsyncDisposable {
     const isTyped = check.optional('types', 'boolean', types) === true;
     return this.#turn(async () => {
       if (this.#session.validate) return this.#session.validate(input, isTyped);
-      throw new UnsupportedError('validate: only sessions in a daemon validate scripts; use backend: "daemon", or `Sandbox.validate`');
+      throw new UnsupportedError('validate: only daemon sessions support validation; use backend: "daemon", or `Sandbox.validate`');
     });
   }
 

@@ -264,7 +264,7 @@ for (const way of ways) {
       ['state', () => box.resume(wrong('x'))],
       ['contents', () => session.files.write('a', wrong(1))],
       ['limits.fuel', () => sandbox(way, { limits: { fuel: wrong('1') } })],
-      ['limits has no `fule`', () => sandbox(way, { limits: wrong({ fule: 1 }) })],
+      ['limits: unknown key `fule`', () => sandbox(way, { limits: wrong({ fule: 1 }) })],
       ['tools\\["a"\\]', () => sandbox(way, { tools: wrong({ a: 1 }) })],
       ['commit', () => sandbox(way, { commit: wrong('sometimes') })],
       ['files\\["a"\\]', () => sandbox(way, { files: { a: wrong(1) } })],

@@ -203,7 +203,7 @@ test('each instance of a run is used once', async () => {
     [{ denied: { 0: 'no' }, failed: { 0: 'no' } }, TypeError, /call 0 more than once/],
     [{ failed: { 0: 1 } }, TypeError, /failed\["0"\] must be a string/],
     [{ denied: { 0: 1 } }, TypeError, /denied\["0"\] must be a string/],
-    [{ answer: {} }, TypeError, /options has no `answer`/],
+    [{ answer: {} }, TypeError, /options: unknown key `answer`/],
   ] as [CallAnswers, new () => Error, RegExp][]) {
     const rejected = (thrown: unknown): boolean => thrown instanceof error && message.test(thrown.message);
     await assert.rejects(run.answer(answers), rejected);
@@ -214,7 +214,7 @@ test('each instance of a run is used once', async () => {
     await assert.rejects(again, (error) => error instanceof SuspensionError && /already continued or suspended/.test(error.message));
   }
   assert.equal(ended(await box.resumeSuspended(state, { answers: { 0: 1 } })).stdout, 'before\npaid: 1\n');
-  await assert.rejects(box.resumeSuspended(state, { answers: {}, id: 'a' } as CallAnswers), /options has no `id`/);
+  await assert.rejects(box.resumeSuspended(state, { answers: {}, id: 'a' } as CallAnswers), /options: unknown key `id`/);
 });
 
 test('a waiting run is cancelled', async () => {
@@ -310,6 +310,6 @@ test('only `start` waits for tools without `execute`', async () => {
 });
 
 test('components reject tools without `execute`', async () => {
-  const rejected = (error: unknown): boolean => error instanceof UnsupportedError && /`pay` has no execute function/.test(error.message);
+  const rejected = (error: unknown): boolean => error instanceof UnsupportedError && /`pay` has no `execute`/.test(error.message);
   await assert.rejects(createSandbox({ backend: 'component', tools: { pay } }), rejected);
 });

@@ -48,7 +48,7 @@ export function refuse(policy: Policy): void {
   refuseWaitingTools(policy);
   if (policy.metering !== 'fuel') throw errorOf('UnsupportedError', 'metering: a component always counts fuel; remove it, or use backend: "native" outside browsers');
   if (policy.network) throw errorOf('UnsupportedError', 'network: a component has no network; remove it, or use backend: "native" outside browsers');
-  if (policy.packages) throw errorOf('UnsupportedError', 'packages: a component has no Python packages; remove it, or use backend: "native" outside browsers');
+  if (policy.packages) throw errorOf('UnsupportedError', 'packages: not supported with a component; remove it, or use backend: "native" outside browsers');
 }
 
 /** Converts a provider's errors to this package's errors. */
@@ -139,7 +139,7 @@ export function executionOf(facts: Facts, session?: Pick<BackendSession, 'listFi
     async listFiles(pattern) {
       if (session) return session.listFiles(pattern);
       if (pattern !== '**') {
-        const why = 'outside a session this backend only lists all files';
+        const why = 'this backend supports patterns only in sessions';
         throw errorOf('UnsupportedError', `pattern: ${why}; remove it, or use backend: "native" outside browsers`);
       }
       return files?.entries ?? [];
@@ -147,7 +147,7 @@ export function executionOf(facts: Facts, session?: Pick<BackendSession, 'listFi
     async readFile(path) {
       if (session) return session.readFile(path);
       const contents = files?.contents.get(normal(path));
-      if (!contents) throw errorOf('FilesError', `there is no file \`${path}\``);
+      if (!contents) throw errorOf('FilesError', `the file \`${path}\` does not exist`);
       return contents;
     },
   };
@@ -333,7 +333,7 @@ export class GuestSession {
 
   async close(): Promise<void> {
     if (this.ended !== undefined) return;
-    this.ended = 'the session was closed';
+    this.ended = 'the session is closed; open a new one';
     try {
       await mapErrors(this.#session.close(), true);
     } catch (error) {

@@ -188,7 +188,7 @@ class WorkerBackend implements Backend {
     const terminate = (): void => {
       const why = link.shared
         ? `the script ignored an interrupt for ${terminateAfterMs} ms, and its worker was terminated`
-        : 'without shared memory a script is cancelled by terminating its worker';
+        : 'the worker was terminated, because a script without shared memory cannot be interrupted';
       link.end(errorOf('TerminatedError', `${why}; the effects of the script are unknown`));
     };
     const cancel = (): void => {

@@ -87,12 +87,12 @@ async function loadFrom(place: Place, source: Source): Promise<Parts> {
 async function verify(name: string, bytes: Uint8Array<ArrayBuffer>, integrity: Source['integrity']): Promise<void> {
   if (!integrity) return;
   const expected = integrity[name];
-  if (expected === undefined) throw new Error(`integrity has no hash for \`${name}\``);
+  if (expected === undefined) throw new Error(`integrity: no hash for \`${name}\`; add one`);
   const [algorithm = ''] = expected.split('-', 1);
   const bits = /^sha(256|384|512)$/.exec(algorithm)?.[1];
   if (bits === undefined) throw new Error(`integrity["${name}"] must begin with sha256-, sha384- or sha512-, not ${JSON.stringify(expected)}`);
   const actual = `${algorithm}-${base64(new Uint8Array(await crypto.subtle.digest(`SHA-${bits}`, bytes)))}`;
-  if (actual !== expected) throw new Error(`\`${name}\` has the hash ${actual}; expected ${expected}`);
+  if (actual !== expected) throw new Error(`the hash of \`${name}\` is ${actual}, expected ${expected}`);
 }
 
 function base64(bytes: Uint8Array): string {
@@ -112,7 +112,7 @@ export async function providerOfParts({ module, compiled }: Parts): Promise<Prov
 export function compiledProvider(module: ProviderModule, compiled: (name: string) => WebAssembly.Module | undefined): Provider {
   return providerOf(module, async (path) => {
     const found = compiled(path.split('/').at(-1) ?? path);
-    if (!found) throw new Error(`the component requested \`${path}\`, but it was not loaded`);
+    if (!found) throw new Error(`the component needs \`${path}\`, which is not loaded; add it to provider.compiled`);
     return found;
   });
 }

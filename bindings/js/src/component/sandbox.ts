@@ -157,7 +157,7 @@ export class Sandbox {
   async #enter<Result>(call: (instance: Instance) => Result, handle?: SessionHandle, id = ''): Promise<Result> {
     const instance = await this.#current();
     if (handle && !this.#sessions.has(handle)) {
-      throw new SandboxError({ tag: 'session-ended', val: `the session \`${id}\` was dropped, or lost with its instance` });
+      throw new SandboxError({ tag: 'session-ended', val: `the session \`${id}\` is closed, or was lost with its instance; open a new one` });
     }
     try {
       return call(instance);

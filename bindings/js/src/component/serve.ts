@@ -83,7 +83,7 @@ async function serve({ id, session: number, method, values, isCancelled }: Ask):
   if (!isShared) cancelWord[0] = Number(isCancelled ?? false);
   const session = number === undefined ? undefined : sessions.get(number);
   try {
-    if (number !== undefined && !session) throw new SessionError('the session was closed');
+    if (number !== undefined && !session) throw new SessionError('the session is closed; open a new one');
     const target = (session ?? (await backend)) as unknown as Record<string, (...values: unknown[]) => Promise<unknown>>;
     const value = await target[method]?.(...values);
     if (session && method === 'close') sessions.delete(number ?? 0);

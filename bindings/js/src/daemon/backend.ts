@@ -88,7 +88,7 @@ const RESUME: readonly string[] = ['invalid-argument', 'not-resumable', 'diverge
 /** The error types of later steps if the execution no longer waits. */
 const LATER: readonly string[] = ['not-found', 'diverged'];
 
-const NO_SESSIONS = 'a daemon keeps sessions only in memory, so it cannot suspend scripts in them';
+const NO_SESSIONS = 'a daemon cannot suspend scripts in sessions, which it keeps only in memory';
 
 /** Timeout for closing the sessions at the end of the process, in milliseconds. */
 const EXIT_MS = 2_000;
@@ -426,7 +426,7 @@ class DaemonSession implements BackendSession, Startable {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    this.ended ??= 'the session was closed';
+    this.ended ??= 'the session is closed; open a new one';
     dropped.unregister(this);
     await closed(this.#backend.closeSession(this.path));
   }
@@ -446,13 +446,13 @@ function returnedFiles(record: any): ExecutionFiles {
   return {
     async listFiles(pattern) {
       if (pattern === '**') return entriesOf(record.file_entries ?? []);
-      throw errorOf('UnsupportedError', 'pattern: outside a session this backend only lists all files; remove it, or use backend: "native"');
+      throw errorOf('UnsupportedError', 'pattern: this backend supports patterns only in sessions; remove it, or use backend: "native"');
     },
     async readFile(path) {
       const contents = record.files?.[posix.normalize(path)];
       if (contents !== undefined) return decoded(contents);
-      const more = record.files_left_out ? ', or it was too large to be returned' : '';
-      throw errorOf('FilesError', `there is no file \`${path}\`${more}`);
+      const more = record.files_left_out ? ', or is too large to return' : '';
+      throw errorOf('FilesError', `the file \`${path}\` does not exist${more}`);
     },
   };
 }

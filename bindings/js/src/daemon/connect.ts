@@ -36,12 +36,15 @@ export async function openDaemon(language: string, policy: Policy, host: Host): 
 }
 
 async function checkProtocol(client: Client, path: string): Promise<void> {
+  let protocol: unknown;
   try {
-    const { protocol } = await client.json(['GET', '/v1/info'], undefined, CONNECT_MS);
-    if (protocol !== PROTOCOL) throw new Error('the server is not a daemon of this version');
+    ({ protocol } = await client.json(['GET', '/v1/info'], undefined, CONNECT_MS));
   } catch (error) {
     let { message, cause } = error as Error;
     for (; cause instanceof Error; cause = cause.cause) message = cause.message;
     throw errorOf('UnavailableError', `no daemon responds at \`${path}\` (${message}); ${HINT}`, error);
   }
+  if (protocol === PROTOCOL) return;
+  const why = 'is not a daemon, or has another protocol version';
+  throw errorOf('UnavailableError', `the server at \`${path}\` ${why}; stop it, and start \`glovebox daemon\` of this version`);
 }

@@ -177,6 +177,6 @@ class PythonSession implements BackendSession {
   async close(): Promise<void> {
     if (this.ended !== undefined) return;
     await closed(this.#ask('destroy'));
-    this.ended = 'the session was closed';
+    this.ended = 'the session is closed; open a new one';
   }
 }

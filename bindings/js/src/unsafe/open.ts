@@ -20,7 +20,7 @@ async function python(): Promise<string> {
     const [, major, minor] = /^Python (\d+)\.(\d+)/.exec(output?.stdout || output?.stderr || '') ?? [];
     if (Number(major) > 3 || (Number(major) === 3 && Number(minor) >= 8)) return path;
   }
-  throw errorOf('UnavailableError', 'unsafeNative: Python 3.8 or later was not found; install it, or remove unsafeNative');
+  throw errorOf('UnavailableError', 'unsafeNative: cannot find Python 3.8 or later; install it, or remove unsafeNative');
 }
 
 /** Starts a Python process in a new directory. Nothing else isolates the process. */
