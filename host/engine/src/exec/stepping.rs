@@ -19,7 +19,7 @@ use crate::{
     CancelToken, ExecuteError, Execution, Request, Sandbox, Stream, SuspendError, Suspended, ToolError,
     exec::{
         request::RequestParts,
-        suspend::{StateBefore, Suspension},
+        suspend::{StateBefore, Suspension, call_bytes},
         transcript::{Transcript, written},
     },
     tools::{PendingCalls, Progress},
@@ -63,6 +63,12 @@ impl ToolRequest {
     #[must_use]
     pub fn values(&self) -> Value {
         serde_json::from_str(&self.arguments).unwrap_or_default()
+    }
+
+    /// Returns an upper bound of the call's size in the bytes of a suspended execution.
+    #[must_use]
+    pub fn suspended_bytes(&self) -> usize {
+        call_bytes(&self.name, &self.arguments)
     }
 }
 
@@ -326,9 +332,13 @@ impl Started {
         self.suspend_within(usize::MAX)
     }
 
-    /// Like [`suspend`](Self::suspend), but fails with [`SuspendError::Running`] if the unanswered calls exceed
-    /// `max_calls_bytes`, counted with [`call_bytes`](super::suspend::call_bytes).
-    pub(crate) fn suspend_within(&self, max_calls_bytes: usize) -> Result<Suspended, SuspendError> {
+    /// Like [`suspend`](Self::suspend), but limits the unanswered calls to `max_calls_bytes` in total
+    /// ([`ToolRequest::suspended_bytes`]). A script that polls for its answers can make further calls after
+    /// [`advance`](Self::advance) has returned.
+    ///
+    /// # Errors
+    /// Fails like [`suspend`](Self::suspend), and with [`SuspendError::Running`] if the calls exceed the limit.
+    pub fn suspend_within(&self, max_calls_bytes: usize) -> Result<Suspended, SuspendError> {
         let Suspendable { suspension, sandbox, request, replay } =
             self.suspendable.as_ref().ok_or(SuspendError::NotSuspendable)?;
         match self.shared.pending.wait(Some(Instant::now())) {

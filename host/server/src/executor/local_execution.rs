@@ -1,14 +1,23 @@
 //! A stepwise execution in this process.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
-use glovebox::{AdvanceError, Execution, Request, SessionKey, Started, Step, Stream, SuspendError, ToolAnswer};
+use glovebox::{
+    AdvanceError, Execution, Request, SessionKey, Started, Step, Stream, SuspendError, ToolAnswer, ToolRequest,
+};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
 use super::{BoxFuture, ExecutorStep, FinishedJob, NOT_STARTED_SUSPENDABLE, SteppedExecution};
 use crate::{OnOutput, Service, ServiceError};
+
+/// Maximum size of the calls that a script makes between a step and its suspension, in bytes. The tenant reserves
+/// memory for the calls of the step, and 2 MiB for a journal of at most 1.5 MiB. The later calls fit in the rest.
+const MAX_LATE_CALLS_BYTES: usize = 256 << 10;
 
 /// Converts the outcome of an execution that has ended, after saving its session. Must be called on a blocking thread.
 pub(super) type Finish = Box<dyn FnOnce(Result<Execution, ServiceError>) -> Result<FinishedJob, ServiceError> + Send>;
@@ -22,6 +31,8 @@ pub(super) struct LocalExecution {
     finish: Mutex<Option<Finish>>,
     /// The key that seals the bytes of the suspended execution.
     key: Option<SessionKey>,
+    /// The size of the calls that the last step returned. The caller reserves memory for these calls.
+    calls_bytes: AtomicUsize,
     ended: CancellationToken,
 }
 
@@ -42,7 +53,13 @@ impl LocalExecution {
                 on_output(stream, bytes);
             }
         }))?;
-        Ok(Self { started: Mutex::new(Some(Arc::new(started))), finish: Mutex::new(Some(finish)), key, ended })
+        Ok(Self {
+            started: Mutex::new(Some(Arc::new(started))),
+            finish: Mutex::new(Some(finish)),
+            key,
+            calls_bytes: AtomicUsize::new(0),
+            ended,
+        })
     }
 
     fn started(&self) -> Result<Arc<Started>, ServiceError> {
@@ -65,7 +82,11 @@ impl SteppedExecution for LocalExecution {
             let started = self.started()?;
             let step = Service::blocking(move || started.advance(answers, None)).await?;
             let executed = match step.map_err(failed) {
-                Ok(Step::NeedsTools(calls)) => return Ok(ExecutorStep::NeedsTools { calls, reply_room: None }),
+                Ok(Step::NeedsTools(calls)) => {
+                    let calls_bytes: usize = calls.iter().map(ToolRequest::suspended_bytes).sum();
+                    self.calls_bytes.store(calls_bytes, Ordering::Relaxed);
+                    return Ok(ExecutorStep::NeedsTools { calls, reply_room: None });
+                }
                 // Only a wait with a time limit can return `Running`.
                 Ok(Step::Running) => return Err(ServiceError::Panicked),
                 Err(error) if error.is_answer_error() => return Err(error),
@@ -85,7 +106,9 @@ impl SteppedExecution for LocalExecution {
     fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
         Box::pin(async move {
             let (started, key) = (self.started()?, self.key.clone());
-            let suspend = move || started.suspend().map(|suspended| suspended.to_bytes(key.as_ref()));
+            let max_calls_bytes = self.calls_bytes.load(Ordering::Relaxed).saturating_add(MAX_LATE_CALLS_BYTES);
+            let suspend =
+                move || started.suspend_within(max_calls_bytes).map(|suspended| suspended.to_bytes(key.as_ref()));
             Service::blocking(suspend).await?.map_err(|error| not_suspendable(&error))
         })
     }

@@ -1,9 +1,15 @@
 //! Tests suspended executions that the client stores as bytes.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use glovebox::SessionKey;
+use glovebox::{SessionKey, Tool};
 use glovebox_server::{TenantConfig, http::HttpConfig};
 use serde_json::{Value, json};
 
@@ -405,4 +411,38 @@ fn memory_for_suspended_executions_is_limited() {
     let bytes = suspended(&server, &long);
     assert!(bytes.len() > 1_000_000, "the bytes contain the script: {}", bytes.len());
     assert_eq!(resume(&server, &bytes, &json!([{"id": 0, "value": "x"}])).status, 200);
+}
+
+#[test]
+fn long_call_that_the_client_has_not_seen_prevents_the_suspension() {
+    let is_late = Arc::new(AtomicBool::new(false));
+    let noted = Arc::clone(&is_late);
+    let change: Box<dyn FnOnce(&mut TenantConfig)> = Box::new(move |tenant| {
+        let note = Tool::new("note", "Notes.").handler(move |_, _| {
+            noted.store(true, Ordering::SeqCst);
+            Ok(json!(null))
+        });
+        tenant.tools = vec![note];
+    });
+    let server = Server::start(Setup { tenant: Some(change), ..setup() });
+    // The server reserves memory for the calls of its last response. The script makes a longer call afterwards.
+    let source = "
+import asyncio
+async def main():
+    first = asyncio.ensure_future(tools.ask.aio(q=1))
+    await asyncio.sleep(2)
+    second = asyncio.ensure_future(tools.ask.aio(q='x' * 600_000))
+    await asyncio.sleep(0)
+    await tools.note.aio()
+    print(await first, await second)
+asyncio.run(main())";
+    let (execution, calls) = waiting(&server.post("/v1/execute", &request("python", source)));
+    assert_eq!(calls.as_array().map(Vec::len), Some(1), "{calls}");
+    until("the script makes the second call", || is_late.load(Ordering::SeqCst));
+    assert_eq!(suspend(&server, &execution).problem(), (409, "not-suspendable".into()));
+    let (execution, calls) = waiting(&go_on(&server, &execution, &json!([])));
+    assert_eq!(calls.as_array().map(Vec::len), Some(2));
+    let bytes = bytes(&suspend(&server, &execution));
+    let [one, two] = [0, 1].map(|at| json!({"id": calls[at]["id"], "value": at}));
+    assert_eq!(resume(&server, &bytes, &json!([one, two])).ok()["stdout"], "0 1\n");
 }
