@@ -189,13 +189,14 @@ impl Tenant {
         if !syntax_errors.is_empty() {
             return Ok(Findings { syntax_errors, ..Findings::default() });
         }
+        let permit =
+            unless_cancelled(Some(cancel), self.inner.service.admit_type_check(&self.inner.config.name)).await?;
+        // The query copies the session, so the permit also limits the number of copies.
         if let Some(id) = session {
             let mut reply = self.inner.executor.session(SessionOperation::Variables { id }.into()).await?;
             self.keep(reply.rooms.drain(..));
             check.variables = reply.variables()?;
         }
-        let permit =
-            unless_cancelled(Some(cancel), self.inner.service.admit_type_check(&self.inner.config.name)).await?;
         let cancel = cancel.clone();
         let checked = Service::blocking(move || {
             let _permit = permit;

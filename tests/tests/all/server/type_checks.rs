@@ -14,7 +14,7 @@ use glovebox::{CancelToken, Diagnostic, Tool};
 use glovebox_server::{CheckTypes, ServiceConfig, TenantConfig, TypedScript};
 use serde_json::{Value, json};
 
-use super::support::{LINES, Server, Setup, metric, until};
+use super::support::{Answer, LINES, Server, Setup, metric, until};
 
 /// The names of a checked script's tools and of its session's variables. `None` if the variables are unknown.
 pub(crate) type CheckedNames = (Vec<String>, Option<Vec<String>>);
@@ -212,4 +212,26 @@ fn checks_are_cancelled_and_limited_in_number() {
     drop(streams);
     until("the checks are cancelled", || checker.running() == 0 && metric(&server, "glovebox_running") == 0);
     assert_eq!(checker.max_running.load(Ordering::SeqCst), max);
+}
+
+#[test]
+fn variables_are_read_after_the_check_is_admitted() {
+    let checker = Arc::<MarkChecker>::default();
+    let server = server(&checker);
+    server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();
+    server.post("/v1/sessions/s/execute", &json!({ "source": "x = 1" })).ok();
+    let max = thread::available_parallelism().map_or(1, usize::from).min(4);
+    let slow = checked("1 # slow").to_string();
+    let streams: Vec<_> = (0..max).map(|_| server.begin("POST", "/v1/validate", &[], slow.as_bytes())).collect();
+    until("checks run", || checker.running() == max);
+    let typed = json!({ "source": "y", "check_types": true }).to_string();
+    let waiting = server.begin("POST", "/v1/sessions/s/validate", &[], typed.as_bytes());
+    thread::sleep(Duration::from_millis(500));
+    // The check waits and keeps other requests from the session, so the test uses the session without a request.
+    let id = "s".parse().unwrap();
+    server.tenant.sessions().open(&id).unwrap().execute("y = 2").unwrap();
+    drop(streams);
+    assert_eq!(Answer::read(waiting).ok()["diagnostics"], json!([]));
+    let names = checker.checked.lock().unwrap().last().unwrap().1.clone();
+    assert_eq!(names, Some(vec!["x".to_owned(), "y".to_owned()]));
 }
