@@ -1,6 +1,6 @@
 //! The names and types of a session's global variables, for type checkers.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, io};
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,9 @@ const MAX_COPIED_BYTES: u64 = 128 << 20;
 
 /// Maximum number of variables. A session with more variables is not described.
 const MAX_VARIABLES: usize = 2_000;
+
+/// Maximum size of the variables as JSON text, in bytes: the limit of a script's value, and so of the query's answer.
+const MAX_JSON_BYTES: usize = 1 << 20;
 
 /// Maximum number of parameters in a function signature.
 const MAX_PARAMETERS: usize = 100;
@@ -134,16 +137,42 @@ impl Session {
 
 /// Parses the answer of the query, which is untrusted.
 fn parse(json: &str) -> Option<Vec<SessionVariable>> {
-    let variables: Vec<SessionVariable> = serde_json::from_str(json).ok()?;
-    // A list without some of the names would make a checker report them as undefined.
-    if variables.len() > MAX_VARIABLES || !variables.iter().all(|variable| is_name(&variable.name)) {
-        return None;
+    SessionVariable::checked(serde_json::from_str(json).ok()?)
+}
+
+/// A writer that only counts its bytes. Fails when they exceed the number of bytes that are left.
+struct ByteLimit {
+    left: usize,
+}
+
+impl io::Write for ByteLimit {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.left = self.left.checked_sub(bytes.len()).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(bytes.len())
     }
-    let described = variables.into_iter().map(|SessionVariable { name, kind }| {
-        let kind = if kind.is_valid() { kind } else { VariableKind::Other };
-        SessionVariable { name, kind }
-    });
-    Some(described.collect())
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl SessionVariable {
+    /// Checks variables from an untrusted process against the limits of [`Session::variables`]. Returns `None` if there
+    /// are more than 2,000, if they exceed 1 MiB as JSON, or if a name is not an identifier. Replaces an invalid
+    /// description with [`VariableKind::Other`].
+    #[must_use]
+    pub fn checked(variables: Vec<Self>) -> Option<Vec<Self>> {
+        // A list without some of the names would make a checker report them as undefined.
+        if variables.len() > MAX_VARIABLES || !variables.iter().all(|variable| is_name(&variable.name)) {
+            return None;
+        }
+        serde_json::to_writer(ByteLimit { left: MAX_JSON_BYTES }, &variables).ok()?;
+        let described = variables.into_iter().map(|Self { name, kind }| {
+            let kind = if kind.is_valid() { kind } else { VariableKind::Other };
+            Self { name, kind }
+        });
+        Some(described.collect())
+    }
 }
 
 impl VariableKind {
@@ -273,6 +302,9 @@ mod tests {
         }
         for (count, is_accepted) in [(MAX_VARIABLES, true), (MAX_VARIABLES + 1, false)] {
             assert_eq!(named(&vec!["x"; count]).is_some(), is_accepted, "{count}");
+        }
+        for (count, is_accepted) in [(1_200, true), (1_300, false)] {
+            assert_eq!(named(&vec![&*long; count]).is_some(), is_accepted, "{count} long names");
         }
         for answer in ["", "null", "{}", "[1]", r#"[{"name":"x"}]"#, r#"[{"name":"x","kind":"unknown"}]"#] {
             assert_eq!(parse(answer), None, "{answer}");

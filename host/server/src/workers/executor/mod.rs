@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use glovebox::{CancelToken, OnCancel, Tool, ToolAnswer, ToolDefinition};
+use glovebox::{CancelToken, OnCancel, SessionVariable, Tool, ToolAnswer, ToolDefinition};
 use glovebox_sessions::SessionId;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -267,14 +267,18 @@ impl Executor for WorkerProcesses {
     }
 }
 
-/// Performs a session operation in a worker.
+/// Performs a session operation in a worker. Checks the variables in the reply, because a type checker uses them as
+/// source text.
 async fn session_reply(
     live: &LiveWorker,
     call: &ToWorker,
     bytes: Vec<u8>,
     budget: Option<ReplyBudget>,
 ) -> Result<SessionReply, ServiceError> {
-    let (answer, bytes, room) = live.peer.call_within(call, bytes, budget).await?;
+    let (mut answer, bytes, room): (SessionAnswer, _, _) = live.peer.call_within(call, bytes, budget).await?;
+    if let SessionAnswer::Variables(variables) = &mut answer {
+        *variables = variables.take().and_then(SessionVariable::checked);
+    }
     Ok(SessionReply { answer, bytes, rooms: room.into_iter().collect() })
 }
 

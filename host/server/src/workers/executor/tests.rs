@@ -1,7 +1,7 @@
 use std::{process::Command, time::Duration};
 
 use glovebox::{Language, Timestamp};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{net::UnixStream, task::spawn_blocking};
 
 use super::{
@@ -113,4 +113,34 @@ async fn replies_are_charged_until_their_values_are_dropped() {
     assert!(matches!(step, Ok(ExecutorStep::NeedsTools { .. })) && used() >= LONG, "calls to tools: {}", used());
     drop(step);
     assert_eq!(used(), 0);
+}
+
+/// A worker that describes the variables of every session with this JSON.
+struct DescribedVariables(Value);
+
+impl CallHandler for DescribedVariables {
+    fn answer(self: Arc<Self>, _: Message, _: CancelToken, reply: Reply) {
+        reply.send(Ok(Message::reply(&json!({ "Variables": self.0 }), Vec::new())));
+    }
+}
+
+#[tokio::test]
+async fn variables_from_a_worker_are_checked() {
+    let variables = |count: usize| -> Value { (0..count).map(|_| json!({ "name": "x", "kind": "other" })).collect() };
+    for (described, expected) in [
+        (variables(2_000), Some(2_000)),
+        (variables(2_001), None),
+        (json!([{ "name": "x: int = 1\nimport os", "kind": "other" }]), None),
+        (json!([{ "name": "x".repeat(801), "kind": "other" }]), None),
+        (json!(null), None),
+    ] {
+        let (here, there) = UnixStream::pair().unwrap();
+        let _worker = Peer::start(there, Arc::new(DescribedVariables(described.clone())));
+        let peer = Peer::start(here, Arc::new(LongReplies));
+        let live = LiveWorker::new(peer, Command::new("true").spawn().unwrap());
+        let operation = SessionOperation::Variables { id: SessionId::random() };
+        let call = ToWorker::Session { tenant: "a".to_owned(), operation };
+        let reply = session_reply(&live, &call, Vec::new(), None).await.unwrap();
+        assert_eq!(reply.variables().unwrap().map(|found| found.len()), expected, "{described}");
+    }
 }
