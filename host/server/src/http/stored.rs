@@ -255,6 +255,7 @@ impl Stored {
                 )));
             }
         }
+        let claim = tenant.claim(id, version, request.session.is_some())?;
         let session = match request.session.clone() {
             Some(session) => Some(target(session, generation, headers)?),
             None if headers.contains_key(header::IF_MATCH) => {
@@ -265,13 +266,13 @@ impl Stored {
         let (mut work, patterns) = execute_body(&request, &body).work(session, tenant)?;
         let script = work.script();
         script.resumption = Some(Resumption { suspended, answers });
-        let claim = Some(Box::new(tenant.claim(id, version)?));
         let store = (body.suspend != Some(false)).then(|| SuspendedRequest {
             ttl_ms: body.ttl_ms.unwrap_or(request.ttl_ms),
             return_files: patterns.clone(),
             ..request
         });
-        let step = StepRequest::Start { work, patterns, is_stepped: true, kept_bytes: held.bytes(), store, claim };
+        let (kept_bytes, claim) = (held.bytes(), Some(Box::new(claim)));
+        let step = StepRequest::Start { work, patterns, is_stepped: true, kept_bytes, store, claim };
         Ok(ParsedRequest { lookup, step, form: Form::of(headers), held })
     }
 }

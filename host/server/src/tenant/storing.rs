@@ -23,6 +23,10 @@ use crate::{
 const NO_STORE: &str = "this server does not store suspended executions; set `suspendable` instead of `suspend`, and \
                         store the bytes from `POST /v1/executions/{id}/suspend`";
 
+/// The error message for an execution of a stored session, on a server whose sessions are in a fleet.
+const STORED_SESSION: &str = "the execution was suspended in a session of a store, but this server's sessions are in a \
+                              fleet; resume it on a server with that store";
+
 /// The right to claim a stored execution. Its methods block.
 pub(crate) struct Claim {
     store: Arc<SuspendedStore>,
@@ -142,7 +146,7 @@ impl Tenant {
     /// Suspends an execution that waits for answers to `calls`, and stores it with its request. Calls `reserve` first,
     /// with upper bounds on the sizes of the suspended execution and of its stored form in bytes. Once the execution is
     /// suspended, it is stored even if the caller drops the future. Other servers with the same store can then use the
-    /// execution's session.
+    /// execution's session. An execution in a session of a fleet is never stored.
     pub(crate) async fn store_suspended<R: Send + 'static>(
         &self,
         execution: String,
@@ -150,6 +154,9 @@ impl Tenant {
         calls: Vec<ToolRequest>,
         reserve: impl FnOnce(usize, usize) -> Result<R, ServiceError> + Send + 'static,
     ) -> Result<Suspension, NotStored> {
+        if request.session.is_some() && self.is_in_fleet() {
+            return Err(NotStored::waits(ServiceError::Unsupported(NO_STORE)));
+        }
         let store = self.suspended_store().map_err(NotStored::waits)?;
         let tenant = self.clone();
         let work = async move { tenant.suspend_into(store, execution, request, calls, reserve).await };
@@ -215,8 +222,20 @@ impl Tenant {
         self.with_suspended_store(move |store| store.read(parsed?, Timestamp::now(), reserve)).await
     }
 
-    /// Returns the right to claim a stored execution.
-    pub(crate) fn claim(&self, id: SuspendedId, version: StoredVersion) -> Result<Claim, ServiceError> {
+    /// Returns the right to claim a stored execution. `in_session` is `true` if it was suspended in a session.
+    ///
+    /// # Errors
+    /// Fails for an execution in a session if this tenant's sessions are in a fleet: the session of the same name is
+    /// another session, and the fleet's nodes pass answers to scripts without a claim.
+    pub(crate) fn claim(
+        &self,
+        id: SuspendedId,
+        version: StoredVersion,
+        in_session: bool,
+    ) -> Result<Claim, ServiceError> {
+        if in_session && self.is_in_fleet() {
+            return Err(ServiceError::Unsupported(STORED_SESSION));
+        }
         Ok(Claim { store: self.suspended_store()?, id, version })
     }
 

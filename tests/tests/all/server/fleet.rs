@@ -17,7 +17,11 @@ use crate::fleet_engine::FleetEngine;
 const PYTHON: &str = "python";
 
 /// Returns the setup of a server with a single tenant, whose sessions are in this scope of a fleet.
-fn setup_in(client: FleetClient, scope: &'static str, change: impl FnOnce(&mut TenantConfig) + 'static) -> Setup {
+pub(super) fn setup_in(
+    client: FleetClient,
+    scope: &'static str,
+    change: impl FnOnce(&mut TenantConfig) + 'static,
+) -> Setup {
     let place = SessionLocation::Fleet { client, scope: scope.parse().unwrap() };
     let tenant = Box::new(move |config: &mut TenantConfig| {
         config.location = place;

@@ -9,8 +9,8 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
 use super::{
-    fleet::{server, server_with_memory},
-    support::{Answer, Server, until},
+    fleet::{server, server_with_memory, setup_in},
+    support::{Answer, Server, Setup, until},
 };
 use crate::fleet_engine::FleetEngine;
 
@@ -259,4 +259,35 @@ fn execution_in_a_fleet_is_kept_while_there_is_no_memory_for_its_bytes() {
     waiting(&repeated(&one), 1);
     let done = repeated(&json!([{"id": 1, "value": "two"}]));
     assert_eq!(done.ok()["stdout"], "['one', 'two']\n", "{done:?}");
+}
+
+#[test]
+fn stored_execution_of_a_stored_session_does_not_continue_in_a_fleet() {
+    let stored = |answer: &Answer| {
+        assert_eq!((answer.status, &answer.json()["type"]), (202, &json!("suspended")), "{answer:?}");
+        format!("/v1/suspended/{}", answer.json()["id"].as_str().unwrap())
+    };
+    let with_store = Server::start(Setup::default());
+    open(&with_store, "s");
+    let mut body = json!({"source": SOURCE, "tools": [{"name": "ask"}], "suspend": true});
+    let in_session = stored(&with_store.post("/v1/sessions/s/execute", &body));
+    body["language"] = json!("python");
+    let outside = stored(&with_store.post("/v1/execute", &body));
+    let dir = with_store.stop(Duration::from_secs(5));
+
+    let engine = FleetEngine::start();
+    let in_fleet = Server::start(Setup { dir: Some(dir), ..setup_in(engine.client(), "one", |_| {}) });
+    // The session of the same name in the fleet is another session.
+    open(&in_fleet, "s");
+    let answer = |id: u64, value: &str| json!({"answers": [{"id": id, "value": value}]});
+    let refused = in_fleet.post(&in_session, &answer(0, "one"));
+    assert!(refused.problem() == (422, "unsupported".into()) && refused.text().contains("a fleet"), "{refused:?}");
+    let second = stored(&in_fleet.post(&outside, &answer(0, "one")));
+    assert_eq!(in_fleet.post(&second, &answer(1, "two")).ok()["stdout"], "['one', 'two']\n");
+    // The other server can still resume the refused execution.
+    let dir = in_fleet.stop(Duration::from_secs(5));
+    let with_store = Server::start(Setup { dir: Some(dir), ..Setup::default() });
+    let body = answer(0, "one").to_string();
+    let second = stored(&with_store.ask("POST", &in_session, &[("if-match", "*")], body.as_bytes()));
+    assert_eq!(with_store.post(&second, &answer(1, "two")).ok()["stdout"], "['one', 'two']\n");
 }
