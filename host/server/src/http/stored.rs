@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     NeedsTools, Resumption, Service, ServiceError, SessionTarget, Tenant,
-    byte_budget::BudgetExhausted,
+    byte_budget::{BudgetExhausted, Room},
     json::{Bytes, at_most},
     tenant::{NotStored, ReadEntry, StoredExecution, StoredSummaries, SuspendedId, SuspendedRequest, Suspension},
 };
@@ -138,7 +138,9 @@ pub(crate) async fn describe(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
 ) -> Result<Json<SuspendedAnswer>, Problem> {
-    let (ReadEntry { id, execution, .. }, _held) = read(&shared, &tenant, &id).await?;
+    let (ReadEntry { id, execution, .. }, held) = read(&shared, &tenant, &id).await?;
+    // The response takes over the memory, and keeps its part until it is written.
+    tenant.keep([Room::ChargedBytes(held)]);
     let StoredExecution { request, calls, .. } = execution;
     Ok(Json(SuspendedAnswer::new(&id, calls, request.session)))
 }

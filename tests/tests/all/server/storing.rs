@@ -441,3 +441,23 @@ fn execution_in_a_session_continues_after_a_restart() {
     assert_eq!(run(&server, "' '.join(x)"), "before one two");
     assert!(is_gone(&any(&first, &answer(0, "one"))));
 }
+
+#[test]
+fn description_keeps_its_memory_until_the_response_is_charged() {
+    let server = Server::start(Setup { other: None, ..setup() });
+    let (id, _) = stored(&server.post("/v1/execute", &request("python", "tools.ask(q='x' * 400_000)")));
+    let dir = server.stop(Duration::from_secs(5));
+    // The stored execution is 0.8 MB long, and needs twice as much while it is read. The server allows 1.84 MB, which
+    // is too little for one read and one response.
+    let http = HttpConfig { bodies_bytes: 2_100_000, body_time: Duration::from_millis(1), ..HttpConfig::default() };
+    let server = Server::start(Setup { http, dir: Some(dir), other: None, ..setup() });
+    for _ in 0..20 {
+        let streams: Vec<_> = (0..4).map(|_| server.begin("GET", &path(&id), &[], b"")).collect();
+        for answer in streams.into_iter().map(Answer::read) {
+            // A response without memory would be replaced by another problem: `the request was executed, but …`.
+            let is_refused_early = || answer.problem() == (503, "unavailable".into()) && !answer.text().contains("but");
+            assert!(answer.status == 200 || is_refused_early(), "{}: {:.200}", answer.status, answer.text());
+        }
+    }
+    until("the memory is free again", || server.get(&path(&id)).status == 200);
+}
