@@ -21,7 +21,7 @@ const MAX_METADATA_BYTES: usize = 64 << 10;
 pub(crate) fn open_user_packages() -> anyhow::Result<UserPackages> {
     stored::create_state_dir()?;
     let dir = user_packages_dir()?;
-    UserPackages::open(&dir).with_context(|| format!("cannot store packages in `{}`", escaped(&dir)))
+    UserPackages::open(&dir).with_context(|| format!("cannot open the package directory `{}`", escaped(&dir)))
 }
 
 /// Adds a package of the catalogue and its requirements, except those that are already present. Returns the added

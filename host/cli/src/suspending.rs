@@ -271,7 +271,7 @@ fn command(suspended: &Suspended, path: &Path, options: &RepeatedOptions) -> Str
 fn escaped_json(text: &str) -> String {
     match JsonText::new(text) {
         Ok(json) => json.escaped(),
-        // Only a forged file contains such arguments.
+        // Only a forged file contains arguments that are not valid JSON.
         Err(_) => format!("invalid JSON: {}", escaped_text(text)),
     }
 }

@@ -53,11 +53,11 @@ pub(crate) struct AppArgs {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Component limits")]
 pub(crate) struct CompileArgs {
-    /// Memory for compiling the component and each of --tools [default: 4294967296]
+    /// Memory for compiling the component, and for each component in --tools [default: 4294967296]
     #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
     compile_memory_bytes: Option<u64>,
 
-    /// Wall-clock milliseconds for compiling the component and each of --tools [default: 300000]
+    /// Wall-clock milliseconds for compiling the component, and for each component in --tools [default: 300000]
     #[arg(long, value_name = "N", value_parser = count, hide_short_help = true)]
     compile_timeout_ms: Option<u64>,
 }

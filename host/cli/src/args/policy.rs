@@ -71,8 +71,8 @@ pub(crate) struct GrantArgs {
 
     /// Seed for a deterministic run: fixed random numbers and clock
     ///
-    /// The clock stays at 2020-01-01T00:00:00Z unless --clock or the policy file sets one. The same script always
-    /// produces the same output and uses exactly the same fuel.
+    /// The clock starts at 2020-01-01T00:00:00Z unless --clock or the policy file sets one, and only sleeping advances
+    /// it. The same script always produces the same output and uses exactly the same fuel.
     #[arg(long, value_name = "N", value_parser = count, help_heading = "Policy")]
     seed: Option<u64>,
 

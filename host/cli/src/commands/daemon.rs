@@ -255,7 +255,8 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
         type_checker: args.types.checker(&host)?,
         ..ServiceConfig::default()
     };
-    let service = host.with_progress(|engine| Service::new(engine.clone(), config)).context("cannot serve")?;
+    let service =
+        host.with_progress(|engine| Service::new(engine.clone(), config)).context("cannot start the daemon")?;
     let connections = allowed_connections(args.connections.max(1), admission.running);
     let http = HttpConfig { connections, page: false, ..HttpConfig::default() };
     let mut tenant = TenantConfig::in_memory("daemon");

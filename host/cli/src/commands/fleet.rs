@@ -130,7 +130,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     ingress_port: u16,
 
-    /// Port for administration of the engine; 0 chooses a free one
+    /// Port for the engine's admin API; 0 chooses a free one
     #[arg(long, value_name = "PORT", default_value_t = 9070)]
     admin_port: u16,
 

@@ -116,7 +116,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     workers: WorkersArgs,
 
-    /// OpenTelemetry collector for traces, `http://HOST:PORT`, over OTLP
+    /// OpenTelemetry collector that receives traces over OTLP: `http://HOST:PORT`
     #[arg(long, value_name = "ENDPOINT")]
     otlp: Option<String>,
 

@@ -44,7 +44,8 @@ fn list(kind: &str, scripts: &toml::Value) -> Vec<SeededScript> {
     scripts.map(|source| SeededScript { kind: kind.into(), source: source.as_str().unwrap().into() }).collect()
 }
 
-/// Runs `validate --types`. The first call downloads the checker, and its progress is not part of later outputs.
+/// Runs `validate --types`. Downloads the checker beforehand, so that the returned output contains no progress
+/// messages.
 fn validate(args: &[&str]) -> Output {
     static FETCH: Once = Once::new();
     FETCH.call_once(|| {

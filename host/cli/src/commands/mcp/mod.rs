@@ -201,7 +201,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
         type_checker: args.types.checker(&host)?,
         ..ServiceConfig::default()
     };
-    let service = Service::new(host.engine.clone(), service_config).context("cannot serve")?;
+    let service = Service::new(host.engine.clone(), service_config).context("cannot start the MCP server")?;
     if workers == 0 {
         prepare(&host, &service)?;
     }

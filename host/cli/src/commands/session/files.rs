@@ -77,7 +77,7 @@ enum Action {
         #[arg(value_name = "HOST")]
         host: PathBuf,
 
-        /// Path in the session [default: the file's own name]
+        /// Path in the session, required with `-` [default: the last component of HOST]
         #[arg(value_name = "PATH")]
         path: Option<String>,
 
@@ -91,7 +91,7 @@ enum Action {
         #[arg(value_name = "PATH")]
         path: String,
 
-        /// Path on the host [default: the file's own name, in the current directory]
+        /// Path on the host [default: the last component of PATH, in the current directory]
         #[arg(value_name = "HOST")]
         host: Option<PathBuf>,
 
