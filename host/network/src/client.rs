@@ -149,7 +149,7 @@ impl Client {
             return Err(Fault::new(FaultCode::Refused, message));
         }
         Method::from_bytes(name.as_bytes())
-            .map_err(|_| Fault::new(FaultCode::Invalid, "the method is invalid".to_owned()))
+            .map_err(|_| Fault::new(FaultCode::Invalid, format!("the method `{name}` is not a valid HTTP method")))
     }
 
     /// Checks a URL against the policy. The resolver additionally checks the addresses of a host name; an IP address in

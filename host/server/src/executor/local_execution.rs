@@ -69,7 +69,8 @@ impl LocalExecution {
 
 impl Drop for LocalExecution {
     fn drop(&mut self) {
-        // A step that is still waiting holds the handle, so dropping it here does not cancel the execution.
+        // A step that is still waiting holds a clone of the handle, so dropping this one would not cancel the
+        // execution.
         if let Some(started) = self.started.get_mut() {
             started.cancel();
         }

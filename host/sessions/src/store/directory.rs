@@ -263,7 +263,8 @@ fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRec
     if words.next() != Some(&*digest(version, json)) || words.next().is_some() {
         return Err("its record's checksum does not match".into());
     }
-    let record: SessionRecord = serde_json::from_str(json).map_err(|_| "its record cannot be read")?;
+    let record: SessionRecord =
+        serde_json::from_str(json).map_err(|_| "its record is not valid JSON, or has a missing or invalid field")?;
     if record.id != *id {
         return Err(format!("its record belongs to session `{}`", record.id).into());
     }

@@ -219,7 +219,7 @@ fn unusable_document_is_named() {
         (page("302 Found\r\nlocation: http://127.0.0.1:1/", ""), "cannot be fetched: the response is HTTP 302"),
         (
             page("200 OK", r#"{"openapi": "3.0.0", "servers": [{"url": "http://127.0.0.1:1"}]}"#),
-            "has a document whose server has another origin; set its `server`",
+            "has a document with `servers` of another origin than its `openapi` URL; set its `server`",
         ),
         (
             Endpoint::new(|_| Some(response("200 OK", &format!("{{{}", " ".repeat(4 << 20))))),

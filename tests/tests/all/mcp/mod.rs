@@ -1,5 +1,5 @@
-//! Tests the Model Context Protocol with the client of the same library, over an in-memory pipe and over HTTP.
-//! `tests/mcp/run` uses the official Python and TypeScript clients.
+//! Tests the MCP server with the client of rmcp, the library that the server uses, over an in-memory pipe and over
+//! HTTP. `tests/mcp/run` uses the official Python and TypeScript clients.
 
 mod answers;
 mod apis;

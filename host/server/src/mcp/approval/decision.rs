@@ -190,7 +190,7 @@ fn question(call: &ToolRequest) -> Result<ElicitRequestParams, ServiceError> {
 fn escaped_json(text: &str) -> String {
     match JsonText::new(text) {
         Ok(json) => json.escaped(),
-        // Only a faulty worker sends such arguments.
+        // Only a faulty worker sends arguments that are not valid JSON.
         Err(_) => glovebox::escaped_text(text).to_string(),
     }
 }

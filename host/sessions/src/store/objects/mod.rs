@@ -447,14 +447,14 @@ impl Entry {
         struct Versioned {
             format: u32,
         }
-        let invalid = |_: serde_json::Error| "its record cannot be read";
+        let invalid = |_: serde_json::Error| "its record is not valid JSON, or has a missing or invalid field";
         let Versioned { format: found } = serde_json::from_slice(bytes).map_err(invalid)?;
         if found > FORMAT {
             return Err(RecordError::Format { found, known: FORMAT });
         }
         let entry: Self = serde_json::from_slice(bytes).map_err(invalid)?;
         if entry.format != FORMAT {
-            return Err("its record cannot be read".into());
+            return Err(format!("its record has the unknown format version {found}").into());
         }
         let is_version =
             |name: &String| name.len() == VERSION_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -180,7 +180,9 @@ impl OpenApiConfig {
         let base = base_url("servers", joined.as_str())?;
         if base.origin() != url.origin() {
             // Otherwise, the document could choose who receives the headers, and which private addresses are called.
-            return Err("has a document whose server has another origin; set its `server`".to_owned());
+            return Err(
+                "has a document with `servers` of another origin than its `openapi` URL; set its `server`".to_owned()
+            );
         }
         Ok(base)
     }

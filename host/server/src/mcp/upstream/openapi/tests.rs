@@ -268,7 +268,10 @@ fn document_chooses_only_servers_of_its_own_origin() {
         assert_eq!(at(server).unwrap(), expected);
     }
     for server in ["http://x.test", "https://x.test:444", "https://evil.test", "//evil.test", "http://127.0.0.1"] {
-        assert!(at(server).unwrap_err().contains("another origin; set its `server`"), "{server}");
+        assert!(
+            at(server).unwrap_err().contains("of another origin than its `openapi` URL; set its `server`"),
+            "{server}"
+        );
     }
     let file = |url: &str| base(DocumentSource::File("api.json".into()), url);
     assert_eq!(file("http://127.0.0.1:1/v1").unwrap(), "http://127.0.0.1:1/v1");
