@@ -114,8 +114,8 @@ export class WaitingRun {
   /**
    * Ends the run and returns it as bytes, which `Sandbox.resumeSuspended` resumes in this or another process. The bytes
    * contain the script, its input, and everything that it has received, such as the results of tools. They are not
-   * encrypted. Fails if a tool's `execute` is running, or if the script has received more than 1 MiB. The run then
-   * still waits.
+   * encrypted. Fails if a tool's `execute` is running, or if the script has received more than 1 MiB. In that case, the
+   * run keeps waiting.
    */
   async suspend(): Promise<Uint8Array> {
     this.#use();

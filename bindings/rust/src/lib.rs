@@ -19,8 +19,8 @@
 //!   itself, reads output while the script runs, and reads the resulting files. An execution that waits for an answer
 //!   can be suspended as bytes.
 //! * [`Execution`] is the result of a script, and [`Outcome`] says how the script ended. A script that raises, exits or
-//!   exceeds a limit is not an error. An [`Error`] is a failure of the caller or the provider. With few exceptions,
-//!   nothing was executed.
+//!   exceeds a limit is not an error. An [`Error`] is a failure of the caller or the provider. Except for the two cases
+//!   in its documentation, nothing was executed.
 //! * [`Files`] is a snapshot of a workspace's files. [`Blob`] is a byte string that is too large for a list.
 //!
 //! With the `concurrent` Cargo feature, the `concurrent` module provides asynchronous functions and streams, so that a

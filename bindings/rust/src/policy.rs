@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::{Checkpoints, Clock, Entropy, InputFile, Limits, OnUnwind, Policy, Request, SessionPolicy, SourceKind};
 
-/// Defines a chained setter for each field, with the setter's documentation. Also defines a default without values, so
-/// that the provider's defaults apply. Fields after `other` have no setter.
+/// Defines a builder-style setter for each field; the field's doc comment documents the setter. Also implements
+/// `Default` with all fields unset, so that the provider's defaults apply. Fields after `other` have no setter.
 macro_rules! setters {
     ($of:ident { $($(#[$doc:meta])* $name:ident: $type:ty),* $(,)? } $(other $($other:ident),*)?) => {
-        /// Returns a value without settings, so that the provider's defaults apply.
+        /// The default leaves all fields unset, so that the provider's defaults apply.
         impl Default for $of {
             fn default() -> Self {
                 Self { $($name: None,)* $($($other: None),*)? }

@@ -79,7 +79,8 @@ async function loadFrom(place: Place, source: Source): Promise<Parts> {
   const text = new TextDecoder().decode(bytes);
   const names = [...new Set(text.match(/component\.core\d*\.wasm/g))];
   const compiled = await Promise.all(names.map(async (name) => [name, await WebAssembly.compile(await file(name))] as const));
-  // Imports the verified bytes, because fetching the URL again could return other bytes.
+  // Imports the verified bytes through a data URL, because fetching the URL again could return other bytes. The
+  // package's own module is imported from its location.
   const module = source.isOwn ? place.url(MODULE) : `data:text/javascript;base64,${base64(bytes)}`;
   return { module, compiled: new Map(compiled) };
 }

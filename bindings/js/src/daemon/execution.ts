@@ -185,7 +185,7 @@ export class DaemonExecution {
       else if (chunk.type === 'started') this.#started(chunk.execution);
       else last = chunk;
     });
-    if (last === undefined) throw errorOf('UnavailableError', 'the response of the daemon ended without a result; create a new sandbox');
+    if (last === undefined) throw errorOf('UnavailableError', "the daemon's response ended without a result; create a new sandbox");
     if (last.type === 'error') throw new Problem(last.problem);
     return last;
   }

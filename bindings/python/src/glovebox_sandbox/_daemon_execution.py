@@ -117,7 +117,7 @@ def _read(
                 elif has_listener or chunk["type"] == "started":
                     events.put(chunk)
             if last is None:
-                raise UnavailableError("the response of the daemon ended without a result; create a new sandbox")
+                raise UnavailableError("the daemon's response ended without a result; create a new sandbox")
             events.put(last)
         except Exception as error:  # Raised again by the thread that waits for the execution.
             events.put(error)
