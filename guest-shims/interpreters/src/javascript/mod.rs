@@ -2,14 +2,15 @@
 //!
 //! The official builds have a `name` section, so the functions declared in `quickjs.h` and `quickjs-libc.h` can be
 //! exported without changing code. [`boot`] creates a runtime and a context, evaluates the boot scripts (`console`,
-//! timers, reports), and records addresses. An execution is `JS_Eval`, the remaining jobs and timers, and `fflush`.
+//! timers, reports), and records the addresses in [`state::Addresses`]. An execution is `JS_Eval`, the remaining jobs
+//! and timers, and `fflush`.
 //!
 //! A session also needs the value of the last statement and variables ([`variables`]), redeclared names ([`declare`]),
 //! and interrupts that leave the interpreter usable ([`state`]). These require internal structures, which are
 //! located at boot by their effects ([`structures`]). Preparation fails if a structure is not found.
 //!
-//! The boot scripts do not rely on anything that a script can replace, and share with the host only the addresses in
-//! [`state::Addresses`]. A script that damages them damages its own interpreter.
+//! The boot scripts do not rely on anything that a script can replace, and share only these addresses with the host. A
+//! script that damages the boot scripts damages only its own interpreter.
 
 mod boot;
 mod compile;

@@ -237,7 +237,7 @@ impl<'a> BootedGuest<'a> {
         while let Some((promise, reason)) = self.rejection()? {
             self.guest.handled(promise, reason)?;
             if self.rejection()?.is_some_and(|(next, _)| next == promise) {
-                return Err(DriverError::Report("its list of rejections does not shrink".to_owned()));
+                return Err(DriverError::Report("the list of unhandled rejections did not shrink".to_owned()));
             }
         }
         Ok(())

@@ -155,7 +155,7 @@ impl<'a> Interpreter<'a> {
                 return Ok(false);
             }
             if self.word(buffer, BYTEARRAY_ALLOC)? < needed {
-                return Err(DriverError::Report("its buffer did not grow".to_owned()));
+                return Err(DriverError::Report("the driver's buffer did not grow".to_owned()));
             }
         }
         self.put(buffer, bytes)?;
@@ -313,9 +313,7 @@ fn at(base: u32, offset: u32) -> u32 {
 /// Converts an access outside the guest's memory to the error for a guest that has damaged its driver.
 fn damaged(error: MachineError) -> DriverError {
     match error {
-        MachineError::OutOfBounds(at) => {
-            DriverError::Report(format!("it refers to address {at:#x} outside the guest's memory"))
-        }
+        MachineError::OutOfBounds(at) => DriverError::Report(format!("address {at:#x} is outside the guest's memory")),
         error => DriverError::Machine(error),
     }
 }
