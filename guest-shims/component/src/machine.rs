@@ -280,7 +280,8 @@ impl GuestMemory {
         true
     }
 
-    /// Zeroes the memory from `at` to its real end. Guest code can reach all of it.
+    /// Zeroes the memory from `at` to the end of the real memory. Guest code can access all real memory, even beyond
+    /// the virtual size.
     pub fn clear_from(&self, at: u64) {
         let end = u64::from(self.guests.memory_size(self.number)) * PAGE_BYTES;
         self.clear(at, end);

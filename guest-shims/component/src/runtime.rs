@@ -134,7 +134,7 @@ impl Runtime {
         self.globals.iter().position(|global| global.export == name)
     }
 
-    /// Returns whether `name` is the runtime's name or an alias.
+    /// Returns `true` if `name` is the runtime's name or an alias.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias == name)

@@ -183,7 +183,7 @@ struct StandardLibrary<F> {
     files: F,
 }
 
-/// Returns whether `path` is `directory` or below it.
+/// Returns `true` if `path` is `directory` or below it.
 fn is_in(path: &str, directory: &str) -> bool {
     directory.is_empty() || path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -202,7 +202,7 @@ fn standard_stat(kind: FileKind, size_bytes: u64, path: &str) -> SourceStat {
 }
 
 impl<F: StandardFiles> StandardLibrary<F> {
-    /// Returns the files of each directory next to the archive that equals or contains `path`.
+    /// Returns the files of every directory in `beside` that is or contains `path`.
     fn files_at(&self, path: &str) -> impl Iterator<Item = Result<&BTreeMap<String, F::File>, SourceError>> {
         let directories = self.beside.iter().filter(move |directory| is_in(path, directory));
         directories.map(|directory| self.files.beside(directory))
@@ -217,7 +217,7 @@ impl<F: StandardFiles> StandardLibrary<F> {
         Ok(None)
     }
 
-    /// Returns whether `path` is one of the directories next to the archive, or contains one.
+    /// Returns `true` if `path` is the root, is a directory in `beside`, or contains one.
     fn leads_to_files(&self, path: &str) -> bool {
         path.is_empty() || self.beside.iter().any(|directory| is_in(directory, path))
     }

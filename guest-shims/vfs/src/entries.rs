@@ -1,5 +1,5 @@
-//! Directory entries, by name and in a stable order. Only this module changes the target of a name: it also updates
-//! charges, links, times and journals.
+//! Directory entries, by name and in a stable order. Only this module changes the target of a name, because every such
+//! change must also update charges, link counts, times and journals.
 
 use std::{collections::BTreeMap, sync::Arc};
 

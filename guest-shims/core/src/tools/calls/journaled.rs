@@ -128,7 +128,8 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    /// Returns the calls for a suspension, or `None` if an unanswered call cannot be started again afterwards.
+    /// Returns the calls to save with a suspended execution. Returns `None` without a journal, or if an unanswered call
+    /// cannot be restarted after the suspension.
     pub(crate) fn suspended(&self) -> Option<SuspendedCalls> {
         if !self.running.iter().all(|call| self.runner.can_restart(&call.running)) {
             return None;
