@@ -309,7 +309,7 @@ pub struct CacheEntry {
 /// The criteria of an eviction. The default evicts nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Eviction<'a> {
-    /// Minimum time since the last use after which an entry is evicted.
+    /// Evicts entries that were last used at least this long ago.
     pub max_age: Option<Duration>,
     /// Maximum total size of the remaining entries, in bytes. The least recently used entries are evicted first.
     pub max_bytes: Option<u64>,

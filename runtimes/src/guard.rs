@@ -94,7 +94,7 @@ impl Lineage {
     /// Collects the identities of an open directory and its ancestors.
     ///
     /// # Errors
-    /// Fails if a parent directory cannot be opened, or if there are more than 4,096 of them.
+    /// Fails if an ancestor cannot be opened, or if the directory has more than 4,096 ancestors.
     pub fn of(dir: impl AsFd) -> io::Result<Self> {
         let top = id(&open(Path::new("/"))?)?;
         let mut ids = vec![id(&dir)?];
@@ -180,7 +180,7 @@ impl Guard {
     /// Guards an open directory.
     ///
     /// # Errors
-    /// Fails if a parent directory cannot be opened, or if there are more than 4,096 of them.
+    /// Fails if an ancestor cannot be opened, or if the directory has more than 4,096 ancestors.
     pub fn opened(guarded: GuardedDirectory, path: &Path, dir: impl AsFd) -> io::Result<Self> {
         let lineage = Lineage::of(dir)?;
         let ids = Mutex::new(lineage.own().copied().into_iter().collect());

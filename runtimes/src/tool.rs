@@ -60,8 +60,8 @@ impl Runtimes {
         Ok(FetchOutcome::Now)
     }
 
-    /// Reads a tool's module and verifies its digest, after downloading a missing module. Rejects a damaged or replaced
-    /// file.
+    /// Reads a tool's module and verifies its digest. Downloads the module first if it is missing. Rejects a damaged or
+    /// replaced file.
     ///
     /// # Errors
     /// Fails like [`fetch_tool`](Self::fetch_tool) and [`verify_tool`](Self::verify_tool).

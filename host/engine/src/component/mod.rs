@@ -15,7 +15,8 @@
 //!     }
 //! }
 //!
-//! // Scripts run on the engine of `host`. Components run on `wasmtime`, with the features that they need.
+//! // Scripts run on the engine of `host`. Components run on `wasmtime`, whose `Config` enables the features that they
+//! // need.
 //! let host = SandboxHost::builder(&Engine::new(EngineConfig::default())?).build()?;
 //! let wasmtime = wasmtime::Engine::default();
 //! let mut linker = Linker::new(&wasmtime);

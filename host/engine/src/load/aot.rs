@@ -14,7 +14,8 @@
 //! * Its content is unchanged. The file is read-only, and no guest can access a directory that contains it
 //!   ([`glovebox_runtimes::guard`]). A seal outside the cache records the `fstat` result of the last full digest
 //!   comparison: device, inode, length, and the modification and change times. If the current result differs, the
-//!   digest is compared again before the file is loaded. Comparing it at every start would cost more than a whole run.
+//!   digest is computed and compared again before the file is loaded. Computing it at every start would take longer
+//!   than running a short script.
 //!
 //! Code from a prepared bundle ([`EngineConfig::prepared`](crate::EngineConfig::prepared)) is written by this process,
 //! but was compiled elsewhere. The bundle must therefore be as trustworthy as this program.

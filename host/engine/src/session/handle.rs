@@ -328,8 +328,8 @@ impl Session {
     /// files.
     ///
     /// # Errors
-    /// Fails like [`fork`](Self::fork), if another option is invalid, or with [`ExecuteError::ForkWorkspace`] if the
-    /// options set a shared workspace.
+    /// Fails like [`fork`](Self::fork). Also fails if an option is invalid, and with [`ExecuteError::ForkWorkspace`] if
+    /// the options set a shared workspace.
     pub fn fork_with(&self, options: SessionOptions) -> Result<Self, ExecuteError> {
         if options.workspace.is_some() {
             return Err(ExecuteError::ForkWorkspace);

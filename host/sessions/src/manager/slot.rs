@@ -81,8 +81,8 @@ pub(super) struct LiveSession {
     pub(super) changes: AtomicU64,
     /// A mutex that is held while the session is written, so that states are written in order.
     saved: Mutex<SavedVersion>,
-    /// The stored record. No other process can change it while this process holds the lock. `None` before the first
-    /// save and after the removal.
+    /// A copy of the stored record. No other process can change the record while this process holds the lock. `None`
+    /// before the first save and after the removal.
     record: Mutex<Option<SessionRecord>>,
     _place: LivePermit,
 }
@@ -334,8 +334,7 @@ impl LiveSession {
         Ok(())
     }
 
-    /// Returns the stored record without reading the store. Returns `None` if the session was never saved or was
-    /// removed.
+    /// Returns the in-memory copy of the stored record, or `None` if the session was never saved or was removed.
     pub(super) fn record(&self) -> Option<SessionRecord> {
         self.record.lock().clone()
     }

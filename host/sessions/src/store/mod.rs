@@ -304,7 +304,7 @@ pub enum StoreError {
     Unfit {
         /// The store's URL.
         url: String,
-        /// The failed test of the store's behaviour.
+        /// The observed behaviour that makes the store unsuitable.
         reason: String,
     },
     /// A blob exceeds the size limit.

@@ -268,7 +268,7 @@ fn number_of_schemas_is_limited() {
     }
 }
 
-/// Declares tools with as many bytes as the number in their description, and returns the number of bytes of each.
+/// Declares one tool for each of these declaration sizes. Returns the size of each resulting declaration.
 fn declared(bytes: &[usize]) -> Vec<usize> {
     let tools: Vec<Tool> = bytes.iter().map(|bytes| tool("f", &bytes.to_string(), json!({}))).collect();
     let all = declare_all(&tools, |_, description, _| {
