@@ -26,7 +26,7 @@ impl ComponentBackend {
     /// only those that require it.
     ///
     /// # Errors
-    /// Fails if the program is not built; the error is the command that builds it.
+    /// Fails if the program is not built. The error contains the command that builds it.
     pub fn of_runtime(name: &str, stepped: bool) -> Result<Self, String> {
         file()?;
         Ok(Self { runtime: name.to_owned(), stepped })

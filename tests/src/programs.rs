@@ -110,7 +110,7 @@ fn target() -> PathBuf {
 /// Returns a program's path.
 ///
 /// # Errors
-/// Fails if the program is not built; the error is the command that builds it.
+/// Fails if the program is not built. The error contains the command that builds it.
 pub fn program_path(name: &str) -> Result<PathBuf, String> {
     there(format!("programs/{name}.wasm"), "not built", &format!("{PROGRAMS} {name}"))
 }
@@ -118,7 +118,7 @@ pub fn program_path(name: &str) -> Result<PathBuf, String> {
 /// Returns a provider's path.
 ///
 /// # Errors
-/// Fails if the provider is not built; the error is the command that builds it.
+/// Fails if the provider is not built. The error contains the command that builds it.
 pub fn provider_path(name: &str) -> Result<PathBuf, String> {
     there(format!("providers/{name}.wasm"), "not built", &format!("{PROVIDERS} {name}"))
 }
@@ -126,7 +126,7 @@ pub fn provider_path(name: &str) -> Result<PathBuf, String> {
 /// Returns the path of Wasmtime's command-line tool.
 ///
 /// # Errors
-/// Fails if the tool is not installed; the error is the command that installs it.
+/// Fails if the tool is not installed. The error contains the command that installs it.
 pub fn wasmtime_path() -> Result<PathBuf, String> {
     there("tools/wasmtime/wasmtime_cli/wasmtime".into(), "not installed", &format!("{PROGRAMS} wasmtime"))
 }

@@ -57,7 +57,7 @@ impl Host {
     /// Checks that this host and the program are installed.
     ///
     /// # Errors
-    /// Fails if a component or tool is missing; the error is the command that builds it.
+    /// Fails if a component or tool is missing. The error contains the command that builds it.
     pub fn ready(self, program: &str) -> Result<(), String> {
         self.command(program).map(drop)
     }
@@ -66,7 +66,7 @@ impl Host {
     /// `CALL` is in WAVE syntax.
     ///
     /// # Errors
-    /// Fails if the tool is missing; the error is the command that installs it.
+    /// Fails if the tool is missing. The error contains the command that installs it.
     pub fn invoke(component: &Path, call: &str) -> Result<Command, String> {
         Self::invoke_with(component, call, &[])
     }
@@ -84,7 +84,7 @@ impl Host {
     /// Returns a Node.js command that runs in the directory of the test programs for Node.js.
     ///
     /// # Errors
-    /// Fails if Node.js is missing; the error is the command that installs it.
+    /// Fails if Node.js is missing. The error contains the command that installs it.
     pub fn node() -> Result<Command, String> {
         let mut command = Command::new(tool("node", "node/node_modules/.bin/node")?);
         command.current_dir(target().join("tools/node"));
@@ -95,7 +95,7 @@ impl Host {
     /// code is cached.
     ///
     /// # Errors
-    /// Fails if the program or the host is missing; the error is the command that builds it.
+    /// Fails if the program or the host is missing. The error contains the command that builds it.
     pub fn command(self, program: &str) -> Result<Command, String> {
         let component = program_path(program)?;
         let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("hosts");

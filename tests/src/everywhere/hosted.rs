@@ -43,7 +43,7 @@ struct Workers {
 }
 
 impl Hosted {
-    /// Creates every host. If a component or tool is missing, the error is the command that builds it.
+    /// Creates every host. If a component or tool is missing, the error contains the command that builds it.
     #[must_use]
     pub fn all(program: &str) -> Vec<(Host, Result<Self, String>)> {
         Host::ALL.into_iter().map(|host| (host, Self::of(host, program))).collect()
@@ -52,7 +52,7 @@ impl Hosted {
     /// Creates a host.
     ///
     /// # Errors
-    /// Fails if a component or tool is missing; the error is the command that builds it.
+    /// Fails if a component or tool is missing. The error contains the command that builds it.
     pub fn of(host: Host, program: &str) -> Result<Self, String> {
         let max = thread::available_parallelism().map_or(1, NonZero::get);
         Self::pool(max, host, program)

@@ -23,8 +23,8 @@ const SLEEPS: [(Language, &str); 4] = [
 
 const FUEL: u64 = 8_000_000_000;
 
-/// Reserves the maximum, a tenth of the fuel. An interpreter does not use that much between two checks, even if the
-/// clock is late.
+/// Sets `fuel_reserve` to its effective maximum, a tenth of the fuel. An interpreter uses less than that before its
+/// next check for interrupts.
 fn little_fuel(policy: &mut Policy) {
     policy.limits.fuel = FUEL;
     policy.limits.fuel_reserve = FUEL;

@@ -11,12 +11,12 @@ pub struct Kind {
     pub share: f64,
     /// The distribution of the time from the end of one execution to the start of the next, as a mixture.
     pub gaps: Vec<Part>,
-    /// The median of the processor time that a script uses beyond the measured step. Log-normal, capped at
-    /// `work_max_s`.
+    /// The median of the processor time that a script uses in addition to the measured time of a small step.
+    /// Log-normal, capped at `work_max_s`.
     pub work_median_s: f64,
     /// The standard deviation of the logarithm of this processor time.
     pub work_sigma: f64,
-    /// Maximum processor time of a script beyond the measured step.
+    /// Maximum processor time of a script in addition to the measured time of a small step.
     pub work_max_s: f64,
 }
 

@@ -18,8 +18,8 @@ impl Generator {
         (name, carried)
     }
 
-    /// Generates code that may throw, in a block that catches one kind of exception. Other exceptions may be caught
-    /// anywhere, or nowhere.
+    /// Generates a `try_table` with code that may throw. One clause branches to the enclosing block, and up to two more
+    /// branch to random labels. Exceptions that no clause matches propagate.
     pub(super) fn attempt(&mut self) {
         let (clause, carried) = self.clause();
         self.enter("block", &[], &carried, &carried);
