@@ -171,8 +171,9 @@ impl<'a> Head<'a> {
             return Err(ResumeError::Damaged { reason: "its header is too long".into() });
         }
         let (header, rest) = rest.split_at_checked(length).ok_or_else(short)?;
-        let info: HibernatedInfo = serde_json::from_slice(header)
-            .map_err(|_| ResumeError::Damaged { reason: "its header cannot be read".into() })?;
+        let info: HibernatedInfo = serde_json::from_slice(header).map_err(|_| ResumeError::Damaged {
+            reason: "its header is not valid JSON, or has a missing or invalid field".into(),
+        })?;
         info.check()?;
         Ok(Self { info, seal, rest })
     }
