@@ -25,8 +25,8 @@ pub struct AuditTable {
     pub source: bool,
 }
 
-/// Maximum length of a recorded variable, file or session name, in characters. Clients choose these names, so longer
-/// names are cut.
+/// Maximum length of a recorded path, pattern, variable name or session name, in characters. Clients choose these
+/// texts, so longer ones are truncated.
 const MAX_OF_CHARS: usize = 256;
 /// The recorded outcome of a successful operation.
 const DONE: &str = "done";
@@ -43,9 +43,9 @@ pub struct AuditError {
 }
 
 /// The audit log: one JSON line for each execution and each other operation on a session, written before the response
-/// is sent. Listing or describing sessions and listing checkpoints are not recorded. A line names the tenant, the front
-/// end and the outcome. The line of an execution also has the SHA-256 of the source and the fuel, and with
-/// `with_source` the source itself.
+/// is sent. Listing or describing sessions, and listing checkpoints or variables, are not recorded. A line names the
+/// tenant, the front end and the outcome. The line of an execution also contains the fuel used, the SHA-256 of the
+/// source and, with `with_source`, the source itself.
 ///
 /// An execution that is turned into bytes has the outcome `suspended`, and the SHA-256 of the bytes as
 /// `suspended_sha256`. The execution that resumes the bytes has the same hash as `resumed_sha256`.

@@ -11,18 +11,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// The size of a step in bytes. The semaphores below count steps instead of bytes, because a semaphore grants at most
 /// `u32::MAX` permits at once.
 pub(crate) const STEP_BYTES: usize = 1 << 10;
-/// Maximum total size of all late reservations ([`Room::Late`]) in bytes. They are not part of the budget. With a small
-/// budget, the maximum is a quarter of the budget.
+/// Maximum total size of all late reservations ([`Room::Late`]) in bytes, which are not part of the budget. The maximum
+/// is a quarter of the budget if that is less.
 const MAX_LATE_BYTES: usize = 16 << 20;
-/// The divisor for the limit on a client process: it can take at most `1 / CLIENT_SHARE` of the budget.
+/// The divisor for the limit on a client process: each process can take at most `1 / CLIENT_SHARE` of the budget.
 const CLIENT_SHARE: usize = 2;
 
 /// A memory limit in bytes. Half of the limit is divided into equal shares, one per tenant; all tenants share the other
 /// half. A tenant can always use its share, even if other tenants have exhausted the shared half. With several tenants,
 /// each can take at most half of the shared half. A tenant whose clients do not read their responses therefore cannot
-/// block the large messages of the other tenants. Without tenants, everything is shared. Clones share the limit.
+/// block the large messages of the other tenants. Without tenants, the whole budget is shared. Clones share the limit.
 ///
-/// All clients of a Unix socket belong to the same tenant. [`of_client`](Self::of_client) limits each of them.
+/// All clients of a Unix socket belong to the same tenant. [`of_client`](Self::of_client) limits each client process.
 #[derive(Clone, Debug)]
 pub(crate) struct ByteBudget {
     budget: Arc<Budget>,
@@ -67,8 +67,8 @@ pub(crate) struct ChargedBytes {
     steps: usize,
 }
 
-/// Steps from a tenant's share, or from the shared half together with the same number from the tenant's allowance. If
-/// the client is limited, the permit also contains the same number of the client's steps.
+/// Steps from a tenant's share, or from the shared half together with the same number of steps from the tenant's
+/// allowance. If the client is limited, the permit also contains the same number of the client's steps.
 #[derive(Debug)]
 struct Permit {
     steps: OwnedSemaphorePermit,
@@ -208,8 +208,8 @@ impl ByteBudget {
         Ok(ChargedBytes { permits: self.take(tenant, steps).ok_or(BudgetExhausted)?, steps })
     }
 
-    /// Changes `held` to `bytes` without waiting, and charges all of it to the client as well. If the budget has too little
-    /// left, fails and releases `held`.
+    /// Changes `held` to `bytes` without waiting, and charges all permits to the client as well. If the budget has too
+    /// little left, fails and releases `held`.
     pub(crate) fn try_resize(
         &self,
         tenant: Option<&str>,

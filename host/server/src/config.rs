@@ -255,7 +255,7 @@ impl ServerConfig {
         if count > MAX_WORKERS {
             return invalid(format!("`workers.count` is {count}; the maximum is {MAX_WORKERS}; use one per processor"));
         }
-        // A session would be saved only after its executions are acknowledged.
+        // With `on-hibernate`, a session would be saved only after its executions are acknowledged.
         if self.sessions.save != Save::AfterEach {
             return invalid(
                 "`sessions.save` must not be `on-hibernate`: the server saves sessions before it responds; remove the setting",

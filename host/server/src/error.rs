@@ -144,7 +144,7 @@ pub enum ServiceError {
         max: usize,
     },
     /// The result of a step of an execution in a fleet is unknown or has no room in memory. The execution still waits:
-    /// repeating the step returns its result, and runs nothing twice.
+    /// retrying the step returns its result without running anything twice.
     #[error(
         "the result of this step is not available yet; send the same answers again; the script will not \
          receive them twice"

@@ -7,7 +7,7 @@ use glovebox_sessions::{SessionsError, StoreError};
 /// An error code ([`ServiceError::code`]) with its HTTP status.
 pub(crate) type Code = (&'static str, u16);
 
-/// Defines constants, and the list of all of them.
+/// Defines a constant for each code, and the list of all codes.
 macro_rules! codes {
     ($($name:ident = $code:literal, $status:literal;)*) => {
         $(pub(crate) const $name: Code = ($code, $status);)*

@@ -122,8 +122,7 @@ impl QueueState {
         }
     }
 
-    /// Removes the next waiter from the queue and takes a permit for it: the earliest waiter among the tenants with the
-    /// fewest permits.
+    /// Removes the earliest waiter of the tenants with the fewest permits from the queue, and takes a permit for it.
     fn next(&mut self) -> Option<Waiter> {
         let count = |waiter: &Waiter| self.by_tenant.get(&waiter.tenant).copied().unwrap_or_default();
         let (index, _) = self

@@ -17,7 +17,8 @@ const LIST_COST: usize = 4;
 /// The cost of an object and its first entry. An empty object costs the same. Each comma costs 1, for the next entry.
 const OBJECT_COST: usize = 8;
 /// The upper bound on the memory that one unit of cost occupies during parsing, in bytes. A value occupies 32 bytes.
-/// The buffer from which `serde` deserializes untagged unions occupies 32 more, and both vectors have spare capacity.
+/// The buffer from which `serde` deserializes untagged unions occupies 32 more. The vectors of values and of buffered
+/// values also have spare capacity.
 pub(crate) const UNIT_BYTES: usize = 160;
 
 /// The cost of the JSON text read so far. The text may be invalid and may arrive in chunks.
@@ -204,8 +205,8 @@ impl Visitor<'_> for Base64Visitor {
     }
 }
 
-/// Deserializes a list of at most `MAX` elements, optionally within another type. Fails at the first excess element,
-/// without reading the rest.
+/// Deserializes a list of at most `MAX` elements, and converts it to `R`. Fails at the first excess element, without
+/// reading the rest.
 pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, R: From<Vec<T>>, const MAX: usize>(
     deserializer: D,
 ) -> Result<R, D::Error> {

@@ -10,7 +10,7 @@ use crate::error_codes::{Code, INVALID, TOO_LARGE, TYPE_ERRORS, UNAVAILABLE, UNS
 /// Maximum length of a script whose types are checked, in bytes.
 pub(crate) const MAX_CHECKED_BYTES: usize = 256 << 10;
 
-/// Maximum number of type errors in a response. Later ones are usually consequences of the first.
+/// Maximum number of type errors in a response. Later errors are usually consequences of the first error.
 pub(crate) const MAX_TYPE_ERRORS: usize = 20;
 
 /// Maximum number of concurrent type checks, each of which can need a processor and a lot of memory.

@@ -71,7 +71,7 @@ impl Executor for FleetExecutor {
             Work::Fresh(_) => return Arc::clone(&self.others).run(job, done),
         };
         let Job { cancel, span, .. } = job;
-        // The task awaits the end of the execution even if the caller drops its future.
+        // A separate task, because `run` must return immediately.
         let work = async move {
             let ran = self.run_in_session(&target, script, &cancel).await;
             // Parse on a blocking thread, because the JSON may be long.

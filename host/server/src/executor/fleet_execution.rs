@@ -19,10 +19,10 @@ use crate::{Service, ServiceError, byte_budget::Room};
 
 /// The size of a call or an answer in memory in addition to its text, in bytes.
 const CALL_BYTES: usize = 256;
-/// The time after which a step is not repeated. The engine forgets results after an hour, and would then run the step
-/// again.
+/// The time after which a step is no longer retried. The engine forgets results after an hour, and would then run the
+/// step again.
 const MAX_REPEAT_TIME: Duration = Duration::from_secs(55 * 60);
-/// The timeout for repeating a step of an execution that has since been cancelled.
+/// The timeout for retrying a step of an execution that has since been cancelled.
 const LAST_ATTEMPT: Duration = Duration::from_secs(10);
 
 /// A stepwise execution in a fleet's session. Whenever the execution waits for the client, the fleet suspends it. Until
@@ -59,7 +59,7 @@ struct FleetStep {
     /// The idempotency key.
     key: String,
     created: Instant,
-    /// `true` if the client knows the execution's ID and can repeat the step.
+    /// `true` if the client knows the execution's ID and can retry the step.
     is_repeatable: bool,
     /// The value of [`WaitingInFleet::call_count`] before the step.
     call_count: u64,
@@ -251,7 +251,7 @@ fn is_unanswered(error: &ServiceError) -> bool {
     matches!(error, FleetError::Unreachable { .. } | FleetError::Answer(_) | FleetError::NoNode)
 }
 
-/// Like [`check_answers`], on a blocking thread, because the answers may be long.
+/// Runs [`check_answers`] on a blocking thread, because the answers may be long.
 async fn open_answers(
     calls: &[ToolRequest],
     call_count: u64,

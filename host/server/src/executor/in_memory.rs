@@ -91,7 +91,7 @@ impl Executor for InMemory {
 
     fn end_idle(&self, idle: Duration) {
         let is_used = |session: &Arc<SessionInMemory>| {
-            // A session in use has another reference, held by a request or a suspended execution.
+            // A session in use has a second reference, which a request or a suspended execution holds.
             Arc::strong_count(session) > 1 || session.usage.lock().used_at.elapsed() < idle
         };
         let mut ended = Vec::new();
@@ -165,8 +165,8 @@ impl SessionsInMemory {
         Ok(session)
     }
 
-    /// Fails if a new session already exists, or if it would exceed a limit. The caller must serialize the creation of
-    /// sessions.
+    /// Fails if the session `id` already exists, or if creating it would exceed a limit. The caller must serialize the
+    /// creation of sessions.
     fn check_new(&self, id: &SessionId, policy_bytes: usize, max: usize) -> Result<(), ServiceError> {
         let sessions = self.sessions.lock();
         if sessions.contains_key(id) {

@@ -25,8 +25,8 @@ use crate::{
 type NetworkAdder =
     dyn Fn(SandboxBuilder, &Policy, &Map<String, Value>) -> Result<SandboxBuilder, ServiceError> + Send + Sync;
 
-/// A callback that adds the policy's network to a sandbox in a process without network access. Its map contains the
-/// request's changes to the tenant's policy.
+/// A callback that adds the policy's network to a sandbox in a process without network access. The callback's map
+/// contains the request's changes to the tenant's policy.
 #[derive(Clone)]
 pub(crate) struct AddNetwork(pub(crate) Arc<NetworkAdder>);
 

@@ -1,4 +1,4 @@
-//! Operations on live sessions, which both executors in this process share.
+//! Operations on live sessions, shared by the executors `InMemory` and `InProcess`.
 
 use std::{fs::File, io, sync::Arc};
 

@@ -94,7 +94,7 @@ impl SteppedExecution for LocalExecution {
                 Ok(Step::Done(execution)) => Ok(execution),
                 Err(error) => Err(error),
             };
-            // Drop the handle first: it shares the execution, which would otherwise be copied.
+            // Drop the handle first: the handle shares the execution, which would otherwise be copied.
             drop(self.started.lock().take());
             let finish = self.finish.lock().take();
             let (finish, span) = (finish.ok_or(ServiceError::Panicked)?, Span::current());

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::InProcess;
 
-/// The divisor for evictions: room is made for at most `1 / SHARE` of the total. With a higher share, a session with
+/// The divisor for evictions, which make room for at most `1 / SHARE` of the total memory. Otherwise, a session with
 /// high limits would evict all other sessions.
 const SHARE: u64 = 2;
 /// A resumed session holds its data up to twice: the stored state, and the data written since.

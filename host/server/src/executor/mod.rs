@@ -88,7 +88,7 @@ pub(crate) trait Executor: Send + Sync {
     /// operation incomplete.
     fn session(&self, call: SessionCall) -> BoxFuture<'_, Result<SessionReply, ServiceError>>;
 
-    /// Starts a script whose tool calls the client answers. If the script cannot be run, this or the first
+    /// Starts a script whose tool calls the client answers. If the script cannot be run, this method or the first
     /// [`SteppedExecution::advance`] fails.
     fn start(&self, job: Job) -> BoxFuture<'_, Result<Box<dyn SteppedExecution>, ServiceError>>;
 }
@@ -115,7 +115,7 @@ pub(crate) trait SteppedExecution: Send + Sync {
     ///
     /// # Errors
     /// Fails if an answer is invalid ([`ServiceError::is_answer_error`]). In that case, no answer was used, and the
-    /// execution stays suspended. It also stays suspended after [`ServiceError::StepUnanswered`]: the caller can repeat
+    /// execution stays suspended. It also stays suspended after [`ServiceError::StepUnanswered`]: the caller can retry
     /// the step. After any other error, such as the death of a worker, the caller must drop the execution.
     fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<ExecutorStep, ServiceError>>;
 
@@ -125,8 +125,8 @@ pub(crate) trait SteppedExecution: Send + Sync {
     /// bytes.
     ///
     /// # Errors
-    /// Fails with [`ServiceError::NotSuspendable`] if the execution is not suspendable, or not in its current state.
-    /// The execution then continues to wait.
+    /// Fails with [`ServiceError::NotSuspendable`] if the execution is not suspendable, or cannot be suspended in its
+    /// current state. The execution then continues to wait.
     fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>>;
 
     /// Returns a token that is cancelled when an execution ends after its first step. [`advance`](Self::advance) then

@@ -236,7 +236,7 @@ impl FileOperation {
 pub(crate) fn join_files(files: Vec<(String, Vec<u8>)>, if_exists: IfExists) -> (FileOperation, Vec<u8>) {
     let lengths = files.iter().map(|(path, bytes)| (path.clone(), bytes.len())).collect();
     let mut contents = files.into_iter().map(|(_, bytes)| bytes);
-    // A single file is not copied.
+    // The contents of a single file are not copied.
     let mut all = contents.next().unwrap_or_default();
     contents.for_each(|bytes| all.extend_from_slice(&bytes));
     (FileOperation::Write { files: lengths, if_exists }, all)
@@ -320,7 +320,7 @@ impl From<SessionAnswer> for SessionReply {
     }
 }
 
-/// Defines functions that extract the value of one `SessionAnswer` variant. Another variant means that the worker
+/// Defines functions that extract the value of one `SessionAnswer` variant. Any other variant means that the worker
 /// process is faulty.
 macro_rules! take {
     ($($function:ident: $kind:ident -> $value:ty;)*) => {

@@ -33,7 +33,7 @@ pub(crate) use crate::byte_budget::ChargedBytes;
 /// Maximum size of a response chunk in bytes. The connection receives one chunk at a time, so that it does not buffer
 /// the whole response.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
-/// Maximum size of a response that is sent even if the budget is exhausted, in bytes, because an error response would be
+/// Maximum size in bytes of a response that is sent even if the budget is exhausted. An error response would be about
 /// as long. Each connection sends only one response at a time, so the memory of such responses is limited as well.
 const SHORT_BYTES: usize = 4 << 10;
 
@@ -304,7 +304,7 @@ impl ReadBody {
         }
         let len = self.bytes.len();
         if len > PIECE_BYTES {
-            // Charge the body twice, because the value contains copies of its strings.
+            // Charge the body twice, because the value contains copies of the body's strings.
             self.grow(2 * len)?;
         }
         let value = serde_json::from_slice(&self.bytes);

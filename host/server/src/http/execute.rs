@@ -56,7 +56,7 @@ pub(crate) async fn fresh(
     respond(shared, tenant, request).await
 }
 
-/// Looks up the key of a request to execute a script, and parses the request.
+/// Parses a request to execute a script, and looks up its idempotency key.
 async fn parse(
     shared: &Shared,
     tenant: &Tenant,

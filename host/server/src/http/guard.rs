@@ -96,7 +96,7 @@ fn host_alone(authority: &str) -> &str {
         return host;
     }
     match authority.rsplit_once(':') {
-        // A host with several colons is an IPv6 address without brackets.
+        // Several colons without brackets are an IPv6 address without a port.
         Some((host, _)) if !host.contains(':') => host,
         _ => authority,
     }

@@ -1,10 +1,11 @@
 //! Safe retries with the `Idempotency-Key` header.
 //!
-//! A client that received no response repeats its request with the same key, and receives the response to the first
+//! A client that received no response retries its request with the same key, and receives the response to the first
 //! request. The first request is completed even if its connection is lost. Keys belong to a token. They are stored in
 //! memory for up to ten minutes and do not survive a restart. Stored responses have a separate memory budget, so they
 //! do not occupy the memory for requests. Only newer responses of the same token can evict a stored response. A
-//! response whose memory was reserved is never evicted, because it is the only copy of a suspended execution.
+//! response whose memory was reserved is not evicted before it expires, because it is the only copy of a suspended
+//! execution.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -48,7 +49,7 @@ enum KeyState {
     Forgotten(Request),
 }
 
-/// Keys and their stored responses. Clones share them.
+/// Keys and their stored responses. Clones share the store.
 #[derive(Clone, Debug)]
 pub(crate) struct IdempotencyStore(Arc<IdempotencyStoreInner>);
 
@@ -172,7 +173,8 @@ impl IdempotencyStoreInner {
 }
 
 impl Entries {
-    /// Removes the oldest key of a completed request, except for keys whose response is the only copy.
+    /// Removes the oldest key of a completed request. Skips keys whose stored response is the only copy of a suspended
+    /// execution.
     fn forget_oldest_copy(&mut self) {
         if let Some(at) = self.order.iter().position(|completed| !completed.is_only_copy) {
             self.forget(at);

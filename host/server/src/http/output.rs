@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{OnOutput, ServiceError, Tenant, byte_budget::Room, text::Utf8Pieces};
 
-/// Maximum number of queued chunks per client. A guest waits if its client reads more slowly than the guest writes.
+/// Maximum number of queued chunks per client. A guest that writes output waits while the queue is full.
 const PIECES: usize = 64;
 /// Maximum number of output bytes in a chunk. Their JSON is at most six times as long.
 pub(super) const OUTPUT_BYTES: usize = 16 << 10;
@@ -95,7 +95,7 @@ impl Responder {
     }
 }
 
-/// A sender of a streamed response's chunks.
+/// The sender of the chunks of a streamed response.
 #[derive(Clone)]
 pub(crate) struct Pieces {
     pub(super) responder: Responder,
@@ -147,8 +147,8 @@ impl Pieces {
         self.stopped.get().copied()
     }
 
-    /// Returns a callback that streams output. The guest waits while the client does not read, up to `MAX_STREAM_WAIT` in
-    /// total. At the first lost chunk, streaming stops: later chunks would leave a gap.
+    /// Returns a callback that streams output. The guest waits while the client does not read, up to `MAX_STREAM_WAIT`
+    /// in total. At the first lost chunk, streaming stops, because later chunks would follow a gap.
     pub(crate) fn on_output(&self) -> OnOutput {
         self.on_output_with(|name, text| json!({ "type": name, "text": text }))
     }

@@ -18,7 +18,8 @@ use super::Shared;
 
 /// Content security policy of the page. The page can load its own files, call this server, and show displays from
 /// scripts. The document contains no inline style or script, and text never becomes HTML (trusted types). The editor
-/// uses constructed style sheets. The files repeat the policy in a `meta` element, except for `frame-ancestors`.
+/// uses constructed style sheets. The document repeats the policy in a `meta` element, without `frame-ancestors`, which
+/// is not supported there.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
     frame-src 'self'; form-action 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'; frame-ancestors 'none'";
 /// Content security policy of the frame that shows HTML from a script. The frame can only render: its content inherits

@@ -16,9 +16,9 @@ const MAX_REST: u64 = 64 << 10;
 
 /// The body of a request.
 ///
-/// If a connection is closed while it has unread data, TCP resets it, and the client may lose the response. A handler
-/// that does not read its body would cause this under `Connection: close`. After such a handler, a task reads up to
-/// [`MAX_REST`] bytes and discards them chunk by chunk.
+/// If a connection with unread data is closed, TCP resets the connection, and the client may lose the response. With
+/// `Connection: close`, a handler that does not read its body would cause such a reset. After such a handler, a task
+/// reads up to [`MAX_REST`] bytes and discards them chunk by chunk.
 ///
 /// The discarded bytes are not charged to the budget for bodies. At any time, only the connection's own read buffer, whose
 /// size is limited, holds some of them. [`HttpConfig::connections`](super::HttpConfig::connections) limits the number of

@@ -320,7 +320,7 @@ impl Responder {
         let room = self.reserve(max_bytes(&needs.calls)).map_err(NotStored::waits)?;
         let (bodies, name, session) = (self.bodies.clone(), self.tenant.clone(), request.session.clone());
         let reserve = move |bytes: usize, stored_bytes: usize| {
-            // This reservation includes the copy in the stored form.
+            // Reserve memory for the bytes, and for the stored form, which contains a copy of the bytes.
             let held = reserve_suspended(&bodies, &name, bytes)?;
             let stored = bodies.bytes().try_room(Some(&name), stored_bytes);
             Ok::<_, ServiceError>((held, stored.map_err(|BudgetExhausted| ServiceError::NoRoomToSuspend)?))

@@ -67,7 +67,7 @@ pub(crate) struct ResumeBody {
 }
 
 impl ResumeBody {
-    /// Parses a request body, like [`ExecuteBody::read`]. Also charges the suspended execution as decoded, although it
+    /// Parses a request body, like [`ExecuteBody::read`]. Also charges the memory of the decoded execution, although it
     /// is decoded later.
     fn read(read: ReadBody) -> Result<(Self, ChargedBytes), Problem> {
         read.json_with(|body: &Self| {

@@ -256,7 +256,7 @@ fn hints(execution: &Execution) -> Vec<Hint> {
         .collect()
 }
 
-/// Returns remarks for the model about the failure, the changed files and advice. They follow the output.
+/// Returns the remarks for the model that follow the output: about the failure and the changed files, and advice.
 fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     let mut lines = Vec::new();
     if let Some(reason) = &answer.reason {

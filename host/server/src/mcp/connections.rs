@@ -109,8 +109,8 @@ impl SessionManager for Connections {
             _ => None,
         };
         let (manager, id) = (Arc::clone(&self.manager), id.clone());
-        // Runs in a separate task. The library first creates a stream and then accepts the request for it. If the
-        // client disconnected in between, the library would keep a stream without a request.
+        // Runs in a separate task. The library first creates a stream and then accepts the request for the stream. If
+        // the client disconnected in between, the library would keep a stream without a request.
         let create = async move {
             match manager.create_stream(&id, message).await {
                 Ok(stream) => Ok(Box::pin(stream) as ResponseStream),
@@ -229,8 +229,8 @@ struct RunningRequest {
     _account: Option<Account>,
     /// `true` if the library has received the request. Until then, it ignores a cancellation.
     has_started: bool,
-    /// `true` if the client has cancelled the request. The library may already have removed the request's stream. It
-    /// keeps a response without a stream until the client disconnects, so only a short error is sent.
+    /// `true` if the client has cancelled the request. The library may already have removed the request's stream. The
+    /// library keeps a response without a stream until the client disconnects, so only a short error is sent.
     is_cancelled: bool,
     /// `true` if the response is being sent.
     is_answered: bool,

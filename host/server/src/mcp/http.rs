@@ -60,8 +60,8 @@ pub(super) const MAX_ID_BYTES: usize = 1_000;
 /// decoded `requestState`.
 const REQUEST_COPIES: usize = 3;
 
-/// Maximum length of the protocol library's error responses, in bytes. They repeat the request's ID. A longer error
-/// response quotes a whole value of the request.
+/// Maximum length in bytes of an error response from the protocol library, which repeats the request's ID. A longer
+/// error response quotes a whole value of the request, and is replaced.
 const MAX_ERROR_BYTES: u64 = 2 << 10;
 
 /// The interval between keep-alive writes to an open response. Only a failed write reveals that a client has
@@ -71,8 +71,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// Returns the streamable HTTP route `/mcp`, for [`http::serve`](crate::http::serve).
 ///
 /// `listing` describes, for models, the host functions that scripts can call; it is used only for tenants with tools.
-/// `bound` is the address on which the server listens. Cancelling `stop` closes open streams, which would otherwise
-/// stay open.
+/// `bound` is the address on which the server listens. Cancelling `stop` closes all open streams, so that the server
+/// can shut down.
 pub fn router(
     tenants: Tenants,
     listing: &str,

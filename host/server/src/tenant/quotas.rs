@@ -11,8 +11,8 @@ use tracing::{Instrument as _, info_span};
 use super::Tenant;
 use crate::{SPANS, ServiceError, executor::SessionOperation, service::ExecutionPermit};
 
-/// Permits held by a tenant's work. The work, rather than the caller, owns them, because it continues if the client
-/// disconnects.
+/// Permits held by a tenant's work. The work, rather than the caller, owns the permits, because the work continues if
+/// the client disconnects.
 pub(crate) struct WorkPermits {
     own: OwnedSemaphorePermit,
     turn: Option<OwnedMutexGuard<()>>,

@@ -101,7 +101,7 @@ impl Tenant {
     /// state or, in a fleet, the state before the last execution. Returns the restored checkpoint.
     ///
     /// # Errors
-    /// Fails if the session does not exist or has a different generation, or if there is no such checkpoint.
+    /// Fails if the session does not exist or has a different generation, or if the checkpoint does not exist.
     pub async fn undo(
         &self,
         target: impl Into<SessionTarget>,
@@ -150,8 +150,8 @@ impl Tenant {
         self.perform(SessionOperation::GetVariable { id: id.clone(), name }).await?.variable()
     }
 
-    /// Sets a global variable in a session and saves the session. Holds the memory charged for the value until then,
-    /// even if the caller has dropped the future.
+    /// Sets a global variable in a session and saves the session. Holds the memory charged for the value until the
+    /// session is saved, even if the caller has dropped the future.
     ///
     /// # Errors
     /// Fails if the session does not exist or has a different generation, or if the guest rejects the value.
@@ -167,7 +167,7 @@ impl Tenant {
     }
 
     /// Serializes a session for [`import`](Self::import). Holds the memory reserved for the bytes until the operation
-    /// has ended, even if the caller has dropped the future, and returns both.
+    /// has ended, even if the caller has dropped the future. Returns the bytes and the memory.
     ///
     /// # Errors
     /// Fails if the session does not exist.
@@ -290,8 +290,8 @@ impl Tenant {
         Ok((answer, bytes, reserved))
     }
 
-    /// Writes files and saves the session. Holds the memory charged for the files until then, even if the caller has
-    /// dropped the future.
+    /// Writes files and saves the session. Holds the memory charged for the files until the session is saved, even if
+    /// the caller has dropped the future.
     pub(crate) async fn write_files(
         &self,
         target: impl Into<SessionTarget>,

@@ -94,7 +94,7 @@ pub(super) struct Output(Arc<tokio::sync::Mutex<Option<OnOutput>>>);
 
 impl Output {
     /// Replaces the callback, after any call in progress has returned. A script that polls for its tools can print
-    /// while a step ends, and the callback waits for a slow client.
+    /// while a step ends, so a call that waits for a slow client can be in progress.
     pub(super) async fn set(&self, on_output: Option<OnOutput>) {
         *self.0.lock().await = on_output;
     }
@@ -148,8 +148,8 @@ impl Tenant {
     }
 
     /// Like [`start_then`](Self::start_then), but resumes a stored execution. Claims the execution after the script has
-    /// repeated its earlier steps, so that the client can repeat a request that fails before. If the claim fails, the
-    /// script receives no answer.
+    /// repeated its earlier steps, so that the client can retry a request that fails before the claim. If the claim
+    /// fails, the script receives no answer.
     pub(crate) async fn start_claimed<T: Send + 'static>(
         &self,
         door: Door,
@@ -249,9 +249,8 @@ impl Tenant {
     /// Fails if the service is shutting down or does not admit the execution, or if another request is resuming it.
     /// Also fails if the execution does not exist, if an answer is invalid, or if `then` fails.
     ///
-    /// The call can be repeated if admission failed or an answer is invalid, because the execution stays suspended. It
-    /// can also be repeated after [`ServiceError::StepUnanswered`], and if `then` failed with
-    /// [`DeliveryError::NoRoom`].
+    /// The call can be retried if admission failed or an answer is invalid, because the execution stays suspended. It
+    /// can also be retried after [`ServiceError::StepUnanswered`], and if `then` failed with [`DeliveryError::NoRoom`].
     pub async fn resume_then<T: Send + 'static>(
         &self,
         execution: &str,
@@ -308,7 +307,7 @@ impl Tenant {
     ///
     /// # Errors
     /// Fails if the execution does not exist, or if `then` fails. If `then` failed with [`DeliveryError::NoRoom`], the
-    /// call can be repeated within a minute.
+    /// call can be retried within a minute.
     pub async fn cancel_then<T: Send + 'static>(
         &self,
         execution: &str,
@@ -415,7 +414,7 @@ impl Tenant {
         stepping.started.end_token().cancelled().await;
         match stepping.started.advance(Vec::new()).await {
             Ok(ExecutorStep::Done(finished)) => self.finish(stepping, *finished),
-            // Only a faulty worker reports calls after the end.
+            // Only a faulty worker reports calls of an execution that has ended.
             Ok(ExecutorStep::NeedsTools { .. }) => self.finish(stepping, Err(ServiceError::WorkerDied)),
             Err(error) => self.finish(stepping, Err(error)),
         }

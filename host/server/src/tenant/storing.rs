@@ -212,7 +212,7 @@ impl Tenant {
     /// Reads a stored execution, after calling `reserve` with its size in bytes.
     ///
     /// # Errors
-    /// Fails if it does not exist or has expired, if its seal is invalid, or if `reserve` fails.
+    /// Fails if the execution does not exist or has expired, if its seal is invalid, or if `reserve` fails.
     pub(crate) async fn read_suspended<R: Send + 'static>(
         &self,
         id: &str,
@@ -245,10 +245,10 @@ impl Tenant {
         Ok(listed.into())
     }
 
-    /// Deletes a stored execution, and records this in the audit log.
+    /// Deletes a stored execution, and records the deletion in the audit log.
     ///
     /// # Errors
-    /// Fails if it does not exist, or if a request is resuming it.
+    /// Fails if the execution does not exist, or if a request is resuming it.
     pub(crate) async fn delete_suspended(&self, id: String) -> Result<(), ServiceError> {
         let tenant = self.clone();
         let delete = move |store: &SuspendedStore| {

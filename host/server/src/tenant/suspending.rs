@@ -28,7 +28,7 @@ impl Tenant {
     /// it. Calls `reserve` first, with an upper bound on the size of the bytes. Until this returns, the execution
     /// cannot be resumed or cancelled ([`ServiceError::ExecutionBusy`]). In a session, the bytes contain the state
     /// before the execution, and the session is rolled back as after a cancelled execution. Also returns the generation
-    /// of the session after that.
+    /// of the session after the rollback.
     ///
     /// # Errors
     /// Fails if the execution does not exist, is being resumed by another request, or is not suspendable
@@ -123,7 +123,7 @@ impl Tenant {
         stepping.started.end_token().cancelled().await;
         let result = match stepping.started.advance(Vec::new()).await {
             Ok(ExecutorStep::Done(finished)) => *finished,
-            // Only a faulty worker reports calls after the end.
+            // Only a faulty worker reports calls of an execution that has ended.
             Ok(ExecutorStep::NeedsTools { .. }) => Err(ServiceError::WorkerDied),
             Err(error) => Err(error),
         };

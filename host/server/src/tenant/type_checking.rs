@@ -27,7 +27,7 @@ struct TypeCheck {
     owner: String,
 }
 
-/// The problems of a script. Types are checked only if the syntax is correct, so one of the lists is empty.
+/// The problems of a script. Types are checked only if the syntax is correct, so at least one of the lists is empty.
 #[derive(Default)]
 struct Findings {
     syntax_errors: Vec<Diagnostic>,

@@ -71,7 +71,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Returns `true` if the execution can be turned into bytes. A resumed execution always can.
+    /// Returns `true` if the execution can be turned into bytes, which is always the case for a resumed execution.
     pub(crate) fn is_suspendable(&self) -> bool {
         self.suspendable || self.resumption.is_some()
     }
@@ -122,7 +122,7 @@ pub struct FreshScript {
     pub policy: Map<String, Value>,
 }
 
-/// A script, and where to run it.
+/// A script, and the place where it runs: a new interpreter or a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Work {
     /// Runs in a new interpreter.

@@ -22,7 +22,7 @@ pub(super) enum ToWorker {
     Run(RunCall),
     Validate(RunCall),
     /// Starts a script whose tool calls the client answers, and waits as [`Advance`](Self::Advance) does. Other calls
-    /// refer to it by `execution`.
+    /// refer to the execution by `execution`.
     Start(RunCall),
     /// Passes answers to a started execution. The binary part contains their JSON. Waits until the execution has
     /// finished or needs further answers.
@@ -30,8 +30,8 @@ pub(super) enum ToWorker {
         execution: u64,
         answers: Vec<AnswerPart>,
     },
-    /// Suspends a started execution that waits for answers, which ends the execution. The binary part of the reply
-    /// contains the suspended execution.
+    /// Suspends and ends a started execution that waits for answers. The binary part of the reply contains the
+    /// suspended execution.
     Suspend {
         execution: u64,
     },

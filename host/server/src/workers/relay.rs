@@ -118,7 +118,7 @@ impl TenantRelay {
         if let Some(network) = networks.0.iter().find(|network| *network.changes == *key) {
             return Ok(network.clone());
         }
-        // The worker has already checked the changes, but it is not trusted.
+        // The worker has already checked the changes, but workers are not trusted.
         let policy = narrowed(&self.policy, changes)?;
         let open = open(&policy).map_err(glovebox::BuildError::from)?;
         let bytes = JsonCost::of(key.as_bytes()).map_or(usize::MAX, |cost| cost + key.len());
@@ -128,7 +128,7 @@ impl TenantRelay {
     }
 }
 
-/// Returns the JSON text of the changes that determine a [`TenantNetwork`]. The other changes, such as `args`, can be
+/// Returns the JSON text of the changes that determine a [`TenantNetwork`]. All other changes, such as `args`, can be
 /// large and different in each request.
 fn network_changes(changes: &Map<String, Value>) -> Result<String, ServiceError> {
     let memory_bytes = changes.get("limits").and_then(|limits| limits.get("memory_bytes"));

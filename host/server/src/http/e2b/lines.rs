@@ -42,7 +42,7 @@ fn unstreamed(pieces: &Pieces, execution: &Execution) -> impl Iterator<Item = Va
 }
 
 /// Returns the lines that follow the streamed output of an execution, beginning with the rest of the output. Reserves
-/// memory for them before building them. `count` is the execution's number within its context.
+/// memory before building the lines. `count` is the execution's number within its context.
 pub(super) fn end(pieces: &Pieces, execution: &Execution, count: u64) -> Result<ReservedResponse, ServiceError> {
     let invalid = |error: serde_json::Error| ServiceError::Invalid(error.to_string());
     // The lines are built twice, once to measure them, so that they are never all in memory as values.
@@ -107,8 +107,8 @@ fn of_display(display: &Display) -> Value {
             }
         };
         let value = match (name, form.text()) {
-            // Parsed values can occupy many times the memory of text such as `[[],[],…]`. Text that would occupy too
-            // much stays a string.
+            // Parsed values can occupy many times the memory of text such as `[[],[],…]`. Text whose parsed value would
+            // be too large stays a string.
             ("json", Some(text)) if JsonCost::of(text.as_bytes()).is_ok() => {
                 serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
             }

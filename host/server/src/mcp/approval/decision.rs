@@ -33,7 +33,7 @@ pub(super) const ANSWER_TIME: Duration = Duration::from_secs(3_600);
 
 /// The way to ask a client for approvals.
 pub(super) enum Approver {
-    /// Protocol version 2026-07-28 and later: the result of `run_code` contains the questions, and the client repeats
+    /// Protocol version 2026-07-28 and later: the result of `run_code` contains the questions, and the client retries
     /// the request with the answers.
     Retries,
     /// Earlier versions: the server sends `elicitation/create`.

@@ -9,8 +9,8 @@
 //!
 //! * [`decision`]: the questions and answers. [`request_state`]: the state that the client returns.
 //! * In a session, the bytes contain the state before the execution. They are resumed only if the session has not
-//!   changed since the suspension. An execution that is too large for this waits in memory instead, where its limits
-//!   apply.
+//!   changed since the suspension. If an execution in a session cannot be suspended, for example because it is too
+//!   large, it waits in memory instead, where its limits apply.
 
 mod decision;
 mod request_state;
@@ -235,7 +235,8 @@ impl ApprovedRun<'_> {
             // The bytes contain the source, which would count twice when the execution is suspended again.
             script.source = String::new();
             script.resumption = Some(Resumption { suspended: bytes, answers: Vec::new() });
-            // With this, no server can resume the same bytes again and repeat the approved calls.
+            // Changes the session's generation, so that no server can resume the same bytes again and repeat the
+            // approved calls.
             script.saves_restored = true;
             if let Work::InSession(target, _) = &mut work {
                 target.expected = generation;
@@ -252,7 +253,7 @@ impl ApprovedRun<'_> {
     }
 
     /// Resumes a suspended execution after a person has decided. Retries while the server is busy, so that the decision
-    /// is not lost. Resuming calls no tool, so it can be repeated.
+    /// is not lost. Resuming calls no tool, so it can be retried.
     async fn start_answered(&self, suspended: SuspendedRun) -> Result<Step, ServiceError> {
         let end = Instant::now() + ANSWERED_TIME;
         loop {

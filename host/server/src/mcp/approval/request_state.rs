@@ -119,8 +119,8 @@ pub(super) enum WaitingRun {
     /// A suspended execution. Every server with the same key can resume it. In a session, the server also needs the
     /// same store.
     Suspended(SuspendedRun),
-    /// The ID of an execution in this server's memory. Only an execution in a session that cannot be suspended waits in
-    /// memory.
+    /// The ID of an execution in this server's memory. Only an execution in a session waits in memory, and only if it
+    /// cannot be suspended.
     InMemory(String),
 }
 

@@ -65,7 +65,7 @@ const RESERVED_HEADERS: [&str; 13] = [
 ];
 
 /// The code of the JSON-RPC error with which some servers reject an unknown session, with HTTP 400 instead of 404. With
-/// other statuses, it is the code of a failed call, which must not be repeated.
+/// any other status, it is the code of a failed call, which must not be retried.
 const UNKNOWN_SESSION: i32 = -32_000;
 
 /// A failed request. The text completes a sentence that begins with the server's name. It contains neither the URL nor
@@ -122,7 +122,7 @@ impl EndpointConfig {
             .http1_only()
             .connect_timeout(CONNECT_TIMEOUT);
         let builder = match Url::parse(&self.url) {
-            // Otherwise, `build` fails on systems without root certificates, although this server needs none.
+            // Otherwise, `build` fails on systems without root certificates, although a server without TLS needs none.
             Ok(url) if url.scheme() == "http" => builder.tls_certs_only([]),
             _ => builder,
         };

@@ -48,7 +48,8 @@ impl Process {
     ) -> Result<(Self, BoundedLines<ChildStdout>, ChildStdin), String> {
         let mut command = Command::new(&config.command);
         command.args(&config.args).env_clear();
-        // Most programs need these variables to find other programs and their own files. No others are inherited.
+        // Most programs need these variables to find other programs and their own files. No other variables are
+        // inherited.
         for name in ["PATH", "HOME"] {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);

@@ -229,7 +229,8 @@ fn schema(tool: &rmcp::model::Tool) -> Value {
     if schema.to_string().len() <= MAX_SCHEMA_BYTES { schema } else { json!({ "type": "object" }) }
 }
 
-/// Adds the size of a result's schema to `all_bytes`. Returns `false` if the schema exceeds a limit.
+/// Adds the size of a result's schema to `all_bytes` and returns `true`. If a limit would be exceeded, adds nothing and
+/// returns `false`.
 fn admit(all_bytes: &mut usize, bytes: usize) -> bool {
     let sum = all_bytes.saturating_add(bytes);
     let fits = bytes <= MAX_SCHEMA_BYTES && sum <= MAX_RESULT_SCHEMAS_BYTES;
@@ -317,7 +318,8 @@ fn missing(config: &UpstreamConfig, tools: &[rmcp::model::Tool]) -> Option<Strin
 }
 
 /// Returns the structured content if there is any, otherwise the text contents as a JSON string, joined by newlines.
-/// Contents other than text are replaced with labels. Fails if the tool failed. The engine limits the length.
+/// Contents other than text are replaced with labels. Fails if the tool failed. The engine limits the length of the
+/// result.
 fn json(result: CallToolResult) -> Result<String, ToolError> {
     let texts = || result.content.iter().map(text).collect::<Vec<_>>().join("\n");
     if result.is_error == Some(true) {

@@ -213,8 +213,8 @@ impl SuspendedExecutions {
     /// Suspends an execution. Sets the deadline to `expires` if the execution is new or `was_answered`; otherwise the
     /// previous deadline remains. Returns `true` if the execution is new.
     ///
-    /// Returns the execution without suspending it if it is cancelled. The caller must then end it: the client that
-    /// cancelled it expects its result in the response of the running request.
+    /// If the execution is cancelled, returns it without suspending it. The caller must then end it, because the client
+    /// that cancelled the execution expects the result in the response of the running request.
     pub(super) fn put(
         &self,
         id: &str,
@@ -347,8 +347,8 @@ impl Tenant {
     }
 }
 
-/// Watches a suspended execution. Ends it on timeout or shutdown. If it ends by itself, fetches its result and releases
-/// its resources. `has_ended` is cancelled when the execution ends.
+/// Watches a suspended execution. Ends it on timeout or shutdown. If the execution ends by itself, fetches its result
+/// and releases its resources. `has_ended` is cancelled when the execution ends.
 async fn watch(tenant: Tenant, id: String, has_ended: CancellationToken) {
     let (executions, service) = (&tenant.inner.suspended, &tenant.inner.service);
     while let Some(expires) = executions.expires(&id) {

@@ -224,7 +224,8 @@ impl SuspendedStore {
         }
     }
 
-    /// Removes an entry in order to resume its execution. If several callers try, in any process, only one succeeds.
+    /// Removes an entry in order to resume its execution. If several callers, in any processes, try to claim an entry,
+    /// only one succeeds.
     ///
     /// # Errors
     /// Fails if the entry no longer exists, or if another process holds its lock for too long.
@@ -295,7 +296,8 @@ impl SuspendedStore {
         Ok(next)
     }
 
-    /// Deletes an expired entry, unless another process has locked it or the store fails: a later operation tries again.
+    /// Deletes an expired entry, unless another process has locked it or the store fails. In those cases, a later
+    /// operation tries again.
     fn delete_now(&self, id: &SuspendedId) {
         if let Ok(lock) = self.lock(id, Duration::ZERO) {
             let _ = block_on(self.store.remove(&lock, &Expected::Any));

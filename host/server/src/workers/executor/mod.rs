@@ -198,7 +198,7 @@ impl WorkerProcesses {
         let fork = if let SessionOperation::Fork { fork, .. } = &operation { Some(fork.clone()) } else { None };
         let reply = self.ask(&live, operation, bytes).await?;
         if let Some(fork) = fork.filter(|fork| self.worker_of(fork).is_ok_and(|other| other != worker)) {
-            // Release the fork, so that the worker that owns its name can load it from the store.
+            // Release the fork, so that the worker that owns the fork's name can load it from the store.
             self.ask(&live, SessionOperation::Hibernate { target: (&fork).into() }, Vec::new()).await?;
         }
         Ok(reply)

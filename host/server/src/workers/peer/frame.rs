@@ -73,8 +73,8 @@ impl Message {
         Ok((result?, self.bytes))
     }
 
-    /// Like [`result`](Self::result), but also returns the memory reserved for the reply. It must be held while the
-    /// value or the bytes exist.
+    /// Like [`result`](Self::result), but also returns the memory reserved for the reply. The memory must be held while
+    /// the value or the bytes exist.
     pub(crate) fn held_result<T: DeserializeOwned>(mut self) -> Result<(T, Vec<u8>, Option<Room>), ServiceError> {
         let (mut room, len) = (self.room.take(), self.json.len() + self.bytes.len());
         let (value, bytes) = self.result()?;
@@ -85,7 +85,7 @@ impl Message {
         Ok((value, bytes, room))
     }
 
-    /// Like [`held_result`](Self::held_result), on a blocking thread if the reply is long.
+    /// Like [`held_result`](Self::held_result), but parses a long reply on a blocking thread.
     pub(crate) async fn parse<T: DeserializeOwned + Send + 'static>(
         self,
     ) -> Result<(T, Vec<u8>, Option<Room>), ServiceError> {

@@ -374,7 +374,7 @@ impl Peer {
     }
 }
 
-/// Maximum length in bytes of a reply that is read even if the budget is exhausted, because an error reply would be as
+/// Maximum length in bytes of a reply that is read even if the budget is exhausted. An error reply would be about as
 /// long. The JSON part counts twice.
 const SHORT_REPLY_BYTES: usize = 4 << 10;
 

@@ -15,7 +15,8 @@ pub(super) const MAX_URL_BYTES: usize = 8 << 10;
 /// Maximum length of a chain of references to a path's entry, a parameter, a body or a response.
 const MAX_REFERENCES: usize = 8;
 
-/// Maximum length of a reference in bytes. Many operations can share one reference, and each of them follows it again.
+/// Maximum length of a reference in bytes. Many operations can share one reference, which is resolved again for each
+/// operation.
 const MAX_REFERENCE_BYTES: usize = 1 << 10;
 
 /// Maximum size of the document's servers in bytes, for comparisons with the servers of paths and operations. Many paths

@@ -1,8 +1,8 @@
 //! HTTP APIs with an OpenAPI document, whose operations scripts call as tools.
 //!
-//! Documents are untrusted, and so are the arguments of scripts and the API's responses. The document's size, its
-//! schemas and the size of responses are limited. The configured headers are sent only to the configured server. If no
-//! server is configured, they are sent to the document's server, which must have the origin of the document's URL.
+//! Documents, the arguments of scripts and the API's responses are untrusted. The document's size, its schemas and the
+//! size of responses are limited. The configured headers are sent only to the configured server. If no server is
+//! configured, they are sent to the document's server, which must have the origin of the document's URL.
 //!
 //! | file | contents |
 //! |---|---|
@@ -47,10 +47,10 @@ use document::{MAX_DOCUMENT_BYTES, OpenApiDocument};
 use operation::{Operation, OperationTool};
 
 /// Maximum number of operations of a document, or of those that the configuration names. Operations that are left out
-/// count too, because they take time.
+/// count too, because checking them takes time.
 const MAX_OPERATIONS: usize = 1_000;
 
-/// Maximum total size of the tools of a document, and of the schemas of their results, in bytes each. The engine has
+/// Maximum total size of a document's tools in bytes, and separately of the schemas of their results. The engine has
 /// the same limit for the tools of a sandbox.
 const MAX_TOOLS_BYTES: usize = 1 << 20;
 

@@ -72,7 +72,7 @@ pub(super) enum ParameterLocation {
 pub(super) enum QueryStyle {
     /// `a=1&a=2`
     Repeated,
-    /// `a=1,2`, with this separator in its encoded form.
+    /// `a=1,2`. Contains the separator as it appears in the URL, for example `%20`.
     Joined(&'static str),
     /// `a[x]=1&a[y]=2`
     Deep,

@@ -143,7 +143,7 @@ fn header(parameter: &Parameter, value: &RawValue) -> Result<(HeaderName, Header
         .ok_or_else(|| "contains characters that are invalid in a header".to_owned())
 }
 
-/// Returns a value, or the values of a list with a separator, in encoded form.
+/// Returns a percent-encoded value, or the percent-encoded values of a list, joined with a separator.
 fn joined(value: &RawValue, separator: &str) -> Result<String, String> {
     if !is_list(value) {
         return scalar(value).map(|text| encoded(&text).into_owned());

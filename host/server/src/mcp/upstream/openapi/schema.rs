@@ -96,7 +96,7 @@ impl<'a> Conversion<'a> {
             }
         }
         for (keyword, value) in keywords {
-            // Dropped parts count too, because they take time.
+            // Dropped parts count too, because visiting them takes time.
             self.take(1)?;
             if let Some(value) = self.keyword(keywords, keyword, value)? {
                 self.take(keyword.len() + 4)?;

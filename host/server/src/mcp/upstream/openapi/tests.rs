@@ -214,7 +214,7 @@ async fn hostile_schemas_do_not_prevent_a_call() {
 
 #[test]
 fn secrets_include_decoded_basic_credentials() {
-    // The `Basic` values decode to `user:password with:spaces` and `user:short`, and one is not base64.
+    // Two of the `Basic` values decode to `user:password with:spaces` and `user:short`. The third is not base64.
     for (value, expected) in [
         ("Bearer abcdefgh", &["abcdefgh"][..]),
         ("Bearer abcdefg", &[]),
