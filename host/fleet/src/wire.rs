@@ -84,7 +84,7 @@ pub struct ToolOffer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
     /// The URL of the service that answers the tool's calls. It must match the nodes' allow list. Default: the caller
-    /// answers them. A script that waits for such an answer is suspended ([`ExecuteReply::waiting`]).
+    /// answers the calls. A script that waits for the caller's answer is suspended ([`ExecuteReply::waiting`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback: Option<String>,
 }
@@ -111,7 +111,7 @@ pub struct ExecuteReply {
     pub created_at: Timestamp,
     /// The session's generation after the execution.
     pub generation: u64,
-    /// `true` if the session was rolled back because the script was stopped midway.
+    /// `true` if the session was rolled back because the script was suspended or stopped midway.
     pub is_rolled_back: bool,
     /// The execution, as `glovebox run --json` prints it.
     pub execution: Box<RawValue>,

@@ -18,8 +18,8 @@ pub use listing::{FleetImage, FleetPage};
 /// A client that requests executions from a fleet. Cheap to clone. Its futures need a Tokio runtime.
 ///
 /// The engine runs the requests of one session one at a time, in the order in which it receives them. A response means
-/// that the result is stored. After a broken connection, the request may have run. A request with a key can be
-/// repeated, and still runs only once.
+/// that the result is stored. After a broken connection, the request may have run. A request with a key can be retried,
+/// and still runs only once.
 ///
 /// ```no_run
 /// use glovebox_fleet::{ExecuteRequest, FleetClient, OpenRequest};
@@ -69,7 +69,8 @@ impl FleetClient {
         Ok(Self { ingress, ingress_url: url.ingress(), http, admin: url.admin() })
     }
 
-    /// Runs a script in a session. Repeating a key within an hour returns the first response and runs nothing.
+    /// Runs a script in a session. Within an hour, another request with the same key returns the first response and
+    /// runs nothing.
     ///
     /// # Errors
     /// [`FleetError`] if the request fails. A script that fails is not an error.

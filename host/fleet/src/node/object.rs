@@ -204,7 +204,7 @@ pub(super) const ID_KEY: &str = "running-id";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SessionState {
     pub(super) session: FleetSession,
-    /// The ID of the opening, unique among all sessions that ever have this name.
+    /// The ID of the opening, unique among all sessions that are ever opened under this name.
     pub(super) opening: String,
     /// The name of the current blob.
     pub(super) blob: String,

@@ -92,7 +92,7 @@ impl Node {
     /// URL of the node or the load balancer, which the engine must be able to reach. The node must be
     /// [serving](Self::serve) during the call. Retries for half a minute.
     ///
-    /// Fails if nodes of another version are registered at that address. With `replaces`, this registration replaces
+    /// Fails if nodes of another version are registered at `advertised`. With `replaces`, this registration replaces
     /// them. First close all sessions that only the replaced nodes can run.
     ///
     /// # Errors

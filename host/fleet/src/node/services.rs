@@ -217,7 +217,7 @@ fn execute_here<'a>(
     let attempt = Attempt::new(Arc::clone(machine), state, Arc::new(request), cancel.clone(), invocation);
     let attempt = Arc::new(Mutex::new(attempt));
     Box::pin(async move {
-        // If this future is dropped, the script is cancelled: another node takes over and restarts it.
+        // If this future is dropped, the script is cancelled, because another node takes over and restarts it.
         let _cancel = CancelOnDrop(cancel.clone());
         // The calls recorded since the last step that ran here. Steps that are already in the journal do not run.
         let recorded: Arc<parking_lot::Mutex<Vec<AnsweredCall>>> = Arc::default();

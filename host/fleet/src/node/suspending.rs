@@ -1,4 +1,4 @@
-//! Suspends executions that wait for their caller as bytes, and reads such bytes.
+//! Suspends executions that wait for their caller, and reads the bytes of suspended executions.
 
 use std::{sync::Arc, time::Duration};
 
