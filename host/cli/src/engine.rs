@@ -21,7 +21,8 @@ use crate::{
     terminal::{HintedError, OrHint as _, note},
 };
 
-/// The engine's pool of guest memory. Commands that run one guest use no pool: reserving it costs more than the run.
+/// The engine's pool of guest memory. Commands that run one guest use no pool, because reserving a pool takes longer
+/// than the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pooling {
     /// A pool of the default size.
@@ -93,7 +94,7 @@ impl Host {
     }
 
     /// Creates a sandbox from the flags. Downloads and prepares its runtime if needed. The default language is the
-    /// named runtime's language, or Python.
+    /// selected runtime's language, or Python.
     pub(crate) fn sandbox(
         &self,
         args: &RuntimeArgs,

@@ -24,7 +24,7 @@ use crate::{program, terminal::note};
 /// The exit code of an interrupted process, as in shells.
 pub(crate) const EXIT_CODE: i32 = 130;
 
-/// `true` after Ctrl-C. An interrupt affects the whole process, so this is global.
+/// `true` after Ctrl-C. An interrupt affects the whole process, so this variable is global.
 static PRESSED: AtomicBool = AtomicBool::new(false);
 /// `true` while a guest is running.
 static GUEST: AtomicBool = AtomicBool::new(false);

@@ -89,7 +89,7 @@ fn line(event: &Event<'_>, at: Timestamp) -> Value {
     line.insert("timestamp".into(), at.to_string().into());
     line.insert("level".into(), event.metadata().level().as_str().into());
     line.insert("target".into(), event.metadata().target().into());
-    // All fields except `message` are in a separate object, so they cannot replace these entries.
+    // All fields except `message` are in a separate object, so no field can replace the entries of the line.
     if let Some(message) = fields.0.remove("message") {
         line.insert("message".into(), message);
     }

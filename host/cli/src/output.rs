@@ -15,7 +15,7 @@ use glovebox::{AdviceKind, CancelToken, Correction, Execution, Outcome, Resource
 
 use crate::terminal::{counted, dimmed, grouped, note, printable, write_printable};
 
-/// A listener that forwards a guest's output: byte for byte to a pipe or a file, without control characters to a
+/// A listener that forwards a guest's output: unchanged to a pipe or a file, and with escaped control characters to a
 /// terminal. It cancels the guest when the output is closed.
 #[derive(Clone, Debug)]
 pub(crate) struct Passthrough {
@@ -31,7 +31,7 @@ struct OutputState {
 }
 
 /// A converter of output chunks to text that cannot control a terminal. Carriage returns are retained: progress bars
-/// use them to overwrite their line, and they cannot affect other lines.
+/// overwrite their line with carriage returns, which cannot affect other lines.
 #[derive(Debug, Default)]
 struct TerminalText {
     /// Bytes of an incomplete character at the end of the last chunk, at most three.

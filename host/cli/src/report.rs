@@ -33,7 +33,7 @@ pub(crate) struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// Creates the directory for displays, if the flags name one.
+    /// Creates the directory for displays, if the flags specify one.
     pub(crate) fn display_files(&self) -> anyhow::Result<Option<DisplayFiles>> {
         self.displays.as_deref().map(DisplayFiles::new).transpose()
     }
@@ -48,7 +48,7 @@ pub(crate) struct Reporter<'a> {
 }
 
 impl<'a> Reporter<'a> {
-    /// Creates a reporter. If the reader of the output closes it, the reporter cancels `cancel`.
+    /// Creates a reporter. If the reader closes the output, the reporter cancels `cancel`.
     pub(crate) fn new(args: &'a ReportArgs, displays: Option<DisplayFiles>, cancel: &CancelToken) -> Self {
         Self { args, displays, cancel: cancel.clone() }
     }

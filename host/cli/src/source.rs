@@ -25,8 +25,8 @@ pub(crate) struct Source {
     name: Option<String>,
     text: String,
     kind: SourceKind,
-    /// The language that `--language` or the file's extension determines. Otherwise, a named runtime determines the
-    /// language, and code that is not from a file is Python.
+    /// The language that `--language` or the file's extension determines. Otherwise, the runtime from `--runtime`
+    /// determines the language, and code that is not from a file is Python.
     pub(crate) language: Option<Language>,
     /// `true` if the source is a file. If so, its name should have a known extension.
     is_file: bool,

@@ -24,8 +24,8 @@ pub(crate) enum Stdin {
 }
 
 impl Stdin {
-    /// Reads the file that `--stdin` names. Without it, scripts read this process's standard input when they need it,
-    /// unless a script is itself read from there.
+    /// Reads the file that `--stdin` specifies. Without this flag, scripts read this process's standard input when they
+    /// need it, unless a script is itself read from standard input.
     pub(crate) fn new(path: Option<&Path>, source: &SourceArgs, max_bytes: u64) -> anyhow::Result<Self> {
         let is_script = source.code.files.iter().any(|file| file.as_os_str() == STDIN);
         let bytes = match path {

@@ -178,7 +178,7 @@ impl SessionDir {
         self.activate(sandbox, id)
     }
 
-    /// Activates or creates a session. Waits while another process uses it, unless a flag prevents that.
+    /// Activates or creates a session. Waits while another process uses the session, unless `--no-wait` is set.
     pub(crate) fn activate(&self, sandbox: Sandbox, id: &SessionId) -> anyhow::Result<ActiveSession> {
         let language = sandbox.language();
         self.when_free(id, |waits| {
@@ -190,8 +190,8 @@ impl SessionDir {
         })
     }
 
-    /// Calls `open`, which takes a session's lock. If another process has the lock, calls `open` again with `true`, which
-    /// waits, unless a flag prevents that.
+    /// Calls `open` with `false`, which acquires a session's lock without waiting. If another process holds the lock,
+    /// calls `open` with `true`, which waits, unless `--no-wait` is set.
     fn when_free<T>(&self, id: &SessionId, open: impl Fn(bool) -> anyhow::Result<T>) -> anyhow::Result<T> {
         match open(false) {
             Err(error) if is_in_use(&error) && !self.no_wait => {
@@ -279,7 +279,7 @@ impl ActiveSession {
         Ok(Self { sessions: self.sessions.clone(), stored, key: self.key.clone() })
     }
 
-    /// Replaces this session with another under the same name.
+    /// Replaces this session with `other`, under the same name.
     pub(crate) fn replace(&mut self, other: &Session) -> anyhow::Result<()> {
         let mut options = HibernateOptions::default();
         options.key.clone_from(&self.key);
@@ -309,7 +309,7 @@ pub(crate) fn missing(id: &SessionId) -> anyhow::Error {
     .into()
 }
 
-/// Returns the runtime on which a session was created, unless flags name another runtime.
+/// Returns the runtime on which a session was created, unless flags select another runtime.
 pub(crate) fn runtime_of(record: &SessionRecord, args: &RuntimeArgs) -> anyhow::Result<RuntimeArgs> {
     if record.runtime == CUSTOM_RUNTIME && !args.is_given() {
         return Err(HintedError::new(
@@ -339,7 +339,8 @@ pub(crate) fn key(args: &StoreArgs) -> anyhow::Result<Option<SessionKey>> {
 }
 
 /// Reads a key. A line break after a key of maximum length is not part of the key: `openssl rand -hex 32` adds one.
-/// After a shorter key, it is part of the key. Removing it would invalidate the seals of stored sessions.
+/// After a shorter key, the line break is part of the key, because removing it would invalidate the seals of stored
+/// sessions.
 pub(crate) fn read_key(path: &Path) -> anyhow::Result<SessionKey> {
     let wrong = |reason: String| {
         HintedError::new(

@@ -64,7 +64,8 @@ pub(crate) struct SuspendedScript {
 /// Call this within [`interrupt::run_guest`](crate::interrupt::run_guest). Otherwise, Ctrl-C can end the process before
 /// the file is complete.
 ///
-/// If the execution's record is full, it can no longer be suspended. The calls then raise `ToolLimit` in the script.
+/// If the execution's record is full, the execution can no longer be suspended. The calls then raise `ToolLimit` in the
+/// script.
 pub(crate) fn advance(
     started: &Started,
     mut answers: Vec<ToolAnswer>,

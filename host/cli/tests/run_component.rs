@@ -231,7 +231,7 @@ fn children(pid: u32) -> Vec<u32> {
 fn compiler_exits_with_its_killed_parent() {
     let dir = tempfile::tempdir().unwrap();
     let (file, cache) = (path(&dir, "app.wat"), path(&dir, "cache"));
-    // Compiling this takes several minutes, so a compiler that ends within a minute was stopped.
+    // Compiling this component takes several minutes, so a compiler that ends within a minute was stopped.
     fs::write(&file, component(&slow().repeat(50))).unwrap();
     for signal in ["-TERM", "-KILL"] {
         let flags = ["--compile-memory-bytes", "16GiB", "--cache-dir", &cache];

@@ -107,7 +107,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// The choice of when to use colours.
+/// The condition for using colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal, unless `NO_COLOR` is set
@@ -188,8 +188,8 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// Returns these flags, with the store from `GLOVEBOX_STORE` if no flag names one. Only commands for the user's own
-    /// sessions call this: a server that inherits a shell's variables must not serve that shell's sessions.
+    /// Returns these flags, with the store from `GLOVEBOX_STORE` if no flag specifies one. Only commands for the user's
+    /// own sessions call this: a server that inherits a shell's variables must not serve that shell's sessions.
     pub(crate) fn or_environment(&self) -> Self {
         Self { store: self.store.clone().or_else(|| variable("GLOVEBOX_STORE")), ..self.clone() }
     }
@@ -199,7 +199,7 @@ impl StoreArgs {
         self.key_file.clone().or_else(|| variable("GLOVEBOX_KEY_FILE"))
     }
 
-    /// Rejects flags that need a stored session, if no session is named.
+    /// Rejects flags that need a stored session, if `session` is `None`.
     pub(crate) fn check(&self, session: Option<&SessionId>) -> Result<(), HintedError> {
         if self.no_wait && session.is_none() {
             return Err(HintedError::new("--no-wait requires a stored session", "add --session ID"));

@@ -87,12 +87,12 @@ pub(crate) struct RuntimeArgs {
 }
 
 impl RuntimeArgs {
-    /// Returns `true` if a flag names the interpreter.
+    /// Returns `true` if a flag selects the interpreter.
     pub(crate) fn is_given(&self) -> bool {
         self.runtime.is_some() || self.runtime_path.is_some()
     }
 
-    /// Returns these flags, or the interpreter `name` if no flag names one.
+    /// Returns these flags, or flags for the interpreter `name` if no flag selects one.
     pub(crate) fn or(&self, name: &str) -> Self {
         if self.is_given() { self.clone() } else { Self { runtime: Some(name.to_owned()), runtime_path: None } }
     }

@@ -81,11 +81,11 @@ pub(crate) fn run(global: &GlobalArgs, args: &DaemonArgs) -> anyhow::Result<i32>
     }
 }
 
-/// The timeout for a daemon's answer.
+/// The timeout for a daemon's response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout for stopping a daemon. A daemon closes its socket before it waits for running scripts.
 const STOPPING: Duration = Duration::from_secs(15);
-/// Maximum length of an answer in bytes.
+/// Maximum length of a response in bytes.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
 /// Connects to a daemon. Returns `None` if no daemon listens on the socket.

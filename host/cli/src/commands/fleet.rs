@@ -323,7 +323,7 @@ fn run_node(global: &GlobalArgs, args: &NodeArgs) -> anyhow::Result<i32> {
         let advertise = args.advertise.as_deref();
         serve(node?, advertise, Shares::Address, || {}).await
     });
-    // Other nodes repeat the executions that are still running, so this process does not wait for them.
+    // Other nodes restart the executions that are still running, so this process does not wait for them.
     runtime.shutdown_background();
     served
 }

@@ -235,8 +235,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     code
 }
 
-/// Raises the limit on open files to its maximum. Returns `wanted`, or the number of connections that the limit allows
-/// if it is lower.
+/// Raises the limit on open files to its maximum. Returns the smaller of `wanted` and the number of connections that
+/// the limit allows.
 pub(super) fn allowed_connections(wanted: usize, running: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -345,7 +345,7 @@ fn page_url(mut address: SocketAddr, token: &Token) -> String {
     }
 }
 
-/// Returns once `cancel` is cancelled.
+/// Waits until `cancel` is cancelled.
 pub(super) async fn cancelled(cancel: &glovebox::CancelToken) {
     let stopped = Arc::new(tokio::sync::Notify::new());
     let notifier = Arc::clone(&stopped);

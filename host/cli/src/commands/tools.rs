@@ -72,7 +72,7 @@ pub(crate) struct DefinedToolsArgs {
 }
 
 impl DefinedToolsArgs {
-    /// Returns `true` if no flag names a tool.
+    /// Returns `true` if no flag defines a tool.
     pub(crate) fn is_empty(&self) -> bool {
         self.definitions.is_none() && self.tools_from.is_none() && self.programs.names().next().is_none()
     }

@@ -103,7 +103,7 @@ impl TypesArgs {
         self.store.check(self.session.as_ref())
     }
 
-    /// Reads the variables of the session. Waits while another process uses the session, unless a flag prevents that.
+    /// Reads the variables of the session. Waits while another process uses the session, unless `--no-wait` is set.
     fn script_session(
         &self,
         host: &Host,
@@ -183,7 +183,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i3
     let checker = tools.is_some().then(|| TypeChecker::open(&host)).transpose()?;
     #[cfg(feature = "full")]
     let checker = if sources.len() > 1 { checker.map(TypeChecker::stay_running) } else { checker };
-    // Without a flag that names a tool, the tools are unknown.
+    // Without a flag that defines a tool, the tools are unknown.
     #[cfg(feature = "full")]
     let tools = tools.as_deref().filter(|tools| !tools.is_empty());
     #[cfg(feature = "full")]

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{SCRIPT, checker::rules};
 
-/// Maximum number of diagnostics of one script. Later ones are usually consequences of the first.
+/// Maximum number of diagnostics of one script. Later errors are usually consequences of the first error.
 const MAX_DIAGNOSTICS: usize = 100;
 
 /// The code of a diagnostic that reports a fault of the checker.
@@ -238,7 +238,7 @@ mod tests {
         let message = |method: &str, expected: &str, found: &str| {
             format!("Argument to bound method `{method}` is incorrect: Expected `{expected}`, found `{found}`")
         };
-        // Types, and whether they are accepted in calls to tools and to other functions.
+        // Expected and found types, and whether the found types are accepted in calls to tools and to other functions.
         for (expected, found, by_tools, by_others) in [
             ("list[float]", "list[int]", true, true),
             ("list[float] | None", "list[int]", true, true),

@@ -3,7 +3,7 @@
 //! A check writes the script, declarations of its globals and a configuration to a private temporary directory, and
 //! runs `ty` on it. The child process limits its memory and the number of its open files before it executes `ty`. On
 //! Linux, it also gives up access to the network and to all other files, and the ability to start programs. `ty`
-//! executes no code of the script. Servers keep such processes running, and so do commands that check several scripts.
+//! executes no code of the script. Servers, and commands that check several scripts, keep such processes running.
 //!
 //! | file | content |
 //! |---|---|
@@ -138,7 +138,8 @@ impl TypeChecker {
                 Err(WarmCheckError::Cancelled) => anyhow::bail!("interrupted"),
                 Err(WarmCheckError::Unavailable) => {}
             }
-            // The check below repeats this one. If it fails again, it reports the reason.
+            // The code below repeats the failed check in a new process. If that process also fails, the error contains
+            // the reason.
         }
         let dir = write(&configuration, &declarations, script.source)
             .context("cannot write the files for the type checker")?;

@@ -108,7 +108,7 @@ fn function(name: &str, signature: &FunctionSignature) -> String {
     text
 }
 
-/// Returns the names in `global` statements. They can include words that follow such a statement.
+/// Returns the names in `global` statements. The result can include words that follow a statement.
 fn names_in_global_statements(source: &str) -> BTreeSet<&str> {
     let statements = source.split(['\n', ';', ':']).filter_map(|part| part.trim_start().strip_prefix("global"));
     let lists = statements.filter(|names| names.starts_with([' ', '\t', '\\']));

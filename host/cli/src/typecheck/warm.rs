@@ -176,7 +176,8 @@ fn lock(idle: &Mutex<Vec<Server>>) -> MutexGuard<'_, Vec<Server>> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the least recently used process if the pool is full. The caller drops it after it has released the lock.
+/// Removes the least recently used process if the pool is full. The caller must release the lock before dropping the
+/// process.
 fn remove_oldest(idle: &mut Vec<Server>) -> Option<Server> {
     (idle.len() >= MAX_IDLE_SERVERS).then(|| idle.remove(0))
 }
@@ -246,7 +247,8 @@ impl Server {
         })
     }
 
-    /// Returns `false` if the process uses too much memory to stay running. Only Linux reports this.
+    /// Returns `false` if the process uses too much memory to stay running. Always returns `true` on systems other than
+    /// Linux, which have no `/proc/PID/status`.
     fn is_small(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.program.id())).unwrap_or_default();
         resident_bytes(&status).is_none_or(|bytes| bytes <= MAX_IDLE_BYTES)

@@ -131,7 +131,7 @@ fn bundled_interpreters_are_listed_and_verified() {
     let dir = tempfile::tempdir().unwrap();
     let (cache, bundle) = (dir.path().join("cache"), dir.path().join("prepared.zip"));
     let flags = ["--cache-dir", cache.to_str().unwrap(), "--prepared", bundle.to_str().unwrap()];
-    // Naming a runtime twice writes it once.
+    // A runtime that is given twice is written once.
     json(&["runtimes", "bundle", "--compiled", flags[3], "javascript", "javascript", "--json"]);
     let state = || {
         let listed = text(&output(&[&["runtimes", "list", "javascript"][..], &flags].concat()).stdout);

@@ -1,5 +1,5 @@
-//! Tests that suspended executions in the store survive the server, and continue at most once, no matter when it is
-//! killed.
+//! Tests that suspended executions in the store survive the server, and continue at most once, no matter when the
+//! server is killed.
 
 use std::{
     collections::HashMap,
@@ -57,7 +57,7 @@ fn survive(mut dir: TempDir, store: &[&str]) {
         server.workers().into_iter().for_each(kill);
         dir = server.kill();
 
-        // A server with other flags can resume it.
+        // A server with other flags can resume the execution.
         let others = [FLAGS[usize::from(flags.contains(&"--workers"))], store].concat();
         let server = Server::start_on(dir, &config, &others);
         assert_eq!(count(&server), 1, "{others:?}");
@@ -104,7 +104,7 @@ fn stored_executions_in_sessions_survive_workers_and_server() {
 /// The number of requests for each `n` in the arguments of a tool.
 type Counts = Arc<Mutex<HashMap<u64, usize>>>;
 
-/// Starts a service for the calls of a tool that counts them.
+/// Starts a service that answers and counts the calls of a tool.
 fn counting() -> (SocketAddr, Counts) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, counts) = (listener.local_addr().unwrap(), Counts::default());

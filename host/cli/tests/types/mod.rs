@@ -149,7 +149,7 @@ fn call(store: &Path, name: &str, arguments: &Value) -> Value {
     let mut command = prepared(&["mcp", "--types", "--tool", "echo=cat", "--store", store.to_str().unwrap()]);
     let mut server = command.stdin(Stdio::piped()).spawn().unwrap();
     let lines: String = messages.iter().map(|message| format!("{message}\n")).collect();
-    // The server answers, and ends at the end of its input.
+    // The server answers, and exits at the end of its input.
     server.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
     let output = server.wait_with_output().unwrap();
     let answers = text(&output.stdout);

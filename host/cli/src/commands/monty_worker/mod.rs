@@ -176,7 +176,7 @@ impl<'a> Worker<'a> {
             request::ABORT_FEED => {
                 let feed = self.feed.take().context("no snippet is waiting for an answer")?;
                 stop(&feed)?;
-                // The body of the request is the exception, and so is the body of the event.
+                // The exception is the body of both the request and the event.
                 self.send(event::ERROR, body)?;
             }
             request::DUMP => self.dump()?,

@@ -104,7 +104,7 @@ impl ReplSession {
         Ok(Self { source, ..*self })
     }
 
-    /// Replaces this session with another under the same name.
+    /// Replaces this session with `other`, under the same name.
     pub(super) fn replace(&mut self, other: Session) -> anyhow::Result<()> {
         match &mut self.source {
             Source::Temporary(session) => *session = other,
