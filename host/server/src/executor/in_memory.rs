@@ -29,8 +29,8 @@ const MAX_POLICIES_BYTES: usize = 64 << 20;
 
 /// The executor that keeps sessions in memory, and runs everything else with another executor in this process.
 ///
-/// Sessions are never saved. A session that has ended stays until it is closed or has been idle for too long, so that its
-/// clients learn the reason.
+/// Sessions are never saved. A session that has ended stays until it is closed or has been idle for too long, so that
+/// its clients learn the reason.
 pub(crate) struct InMemory(Arc<SessionsInMemory>);
 
 struct SessionsInMemory {

@@ -52,8 +52,8 @@ struct Local {
 }
 
 impl InProcess {
-    /// Creates the executor of a tenant with its sessions in `store`. Other tenants cannot resume the tenant's suspended
-    /// executions.
+    /// Creates the executor of a tenant with its sessions in `store`. Other tenants cannot resume the tenant's
+    /// suspended executions.
     pub(crate) fn new(service: &Service, config: &TenantConfig, store: Arc<dyn SessionStore>) -> Self {
         let TenantConfig { name, policy, tools, key, add_network, .. } = config;
         // A session must be saved before the response is sent. Each save changes the session's generation.

@@ -195,7 +195,8 @@ impl Entries {
     }
 
     /// Acquires memory for a response of `bytes`. If too little is free, drops the oldest responses of this token but
-    /// not their keys, because a retry must not repeat the request. Drops nothing if that would not free enough memory.
+    /// not their keys, because a retry must not repeat the request. Drops nothing if dropping all of them would not
+    /// free enough memory.
     fn room(&mut self, budget: &ByteBudget, tenant: &str, bytes: usize) -> Option<ChargedBytes> {
         let mut free = budget.free_bytes(Some(tenant));
         let mut evicted = Vec::new();

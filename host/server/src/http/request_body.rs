@@ -20,9 +20,9 @@ const MAX_REST: u64 = 64 << 10;
 /// `Connection: close`, a handler that does not read its body would cause such a reset. After such a handler, a task
 /// reads up to [`MAX_REST`] bytes and discards them chunk by chunk.
 ///
-/// The discarded bytes are not charged to the budget for bodies. At any time, only the connection's own read buffer, whose
-/// size is limited, holds some of them. [`HttpConfig::connections`](super::HttpConfig::connections) limits the number of
-/// connections and of these tasks.
+/// The discarded bytes are not charged to the budget for bodies. At any time, only the connection's own read buffer,
+/// whose size is limited, holds some of them. [`HttpConfig::connections`](super::HttpConfig::connections) limits the
+/// number of connections and of these tasks.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     /// `None` only while the value is dropped.

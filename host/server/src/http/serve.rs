@@ -165,8 +165,8 @@ fn with_write_timeout<S: AsyncRead + AsyncWrite>(stream: S) -> Pin<Box<TimeoutSt
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpConfig {
-    /// Maximum number of open connections. Default 1,024. Further connections wait until another connection closes. With
-    /// the default `header_bytes`, a connection occupies at most 64 KiB of memory in addition to `bodies_bytes`.
+    /// Maximum number of open connections. Default 1,024. Further connections wait until another connection closes.
+    /// With the default `header_bytes`, a connection occupies at most 64 KiB of memory in addition to `bodies_bytes`.
     pub connections: usize,
     /// Maximum size of a request body, in bytes. Default 48 MiB.
     pub body_bytes: usize,

@@ -323,7 +323,8 @@ impl ServerHandler for McpServer {
     }
 }
 
-/// The interval between progress notifications. People hardly notice faster updates, and this rate costs clients little.
+/// The interval between progress notifications. People hardly notice faster updates, and this rate costs clients
+/// little.
 const EVERY: Duration = Duration::from_millis(250);
 
 /// Maximum length of the last line in a progress notification, in characters.

@@ -180,8 +180,8 @@ impl Tenant {
         Ok((reply.bytes, held))
     }
 
-    /// Returns the number of bytes to reserve for [`export`](Self::export)'s result: the size of the stored state, or an
-    /// estimate of at most `MAX_STATE_BYTES` if the session is only in memory.
+    /// Returns the number of bytes to reserve for [`export`](Self::export)'s result: the size of the stored state, or
+    /// an estimate of at most `MAX_STATE_BYTES` if the session is only in memory.
     ///
     /// # Errors
     /// Fails for the same reasons as [`export`](Self::export).
@@ -254,8 +254,8 @@ impl Tenant {
         }
     }
 
-    /// Reads up to `length` bytes of a file at an offset. Before the bytes are loaded, calls `reserve` with their number.
-    /// Returns the bytes, the file size and the reservation.
+    /// Reads up to `length` bytes of a file at an offset. Before the bytes are loaded, calls `reserve` with their
+    /// number. Returns the bytes, the file size and the reservation.
     pub(crate) async fn read_range<R: Send + 'static>(
         &self,
         id: &SessionId,

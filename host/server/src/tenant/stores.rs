@@ -20,8 +20,8 @@ use crate::SPANS;
 /// same store.
 const RECOUNT: Duration = Duration::from_secs(1);
 
-/// A store with a limit on the total size of its sessions. Removing or shrinking a session is always possible. Traces its
-/// operations, except locking and reading a record.
+/// A store with a limit on the total size of its sessions. Removing or shrinking a session is always possible. Traces
+/// its operations, except locking and reading a record.
 #[derive(Debug)]
 pub(crate) struct BoundedStore {
     store: Arc<dyn SessionStore>,

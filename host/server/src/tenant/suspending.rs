@@ -25,10 +25,10 @@ impl StepwiseExecution {
 
 impl Tenant {
     /// Turns a suspended execution into bytes and forgets it. [`Script::resumption`](crate::Script::resumption) resumes
-    /// it. Calls `reserve` first, with an upper bound on the size of the bytes. Until this returns, the execution
-    /// cannot be resumed or cancelled ([`ServiceError::ExecutionBusy`]). In a session, the bytes contain the state
-    /// before the execution, and the session is rolled back as after a cancelled execution. Also returns the generation
-    /// of the session after the rollback.
+    /// it. Calls `reserve` first, with an upper bound on the size of the bytes. Until this method returns, the
+    /// execution cannot be resumed or cancelled ([`ServiceError::ExecutionBusy`]). In a session, the bytes contain the
+    /// state before the execution, and the session is rolled back as after a cancelled execution. Also returns the
+    /// generation of the session after the rollback.
     ///
     /// # Errors
     /// Fails if the execution does not exist, is being resumed by another request, or is not suspendable

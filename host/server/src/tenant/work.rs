@@ -19,8 +19,8 @@ pub(crate) const NO_CALLBACKS: &str =
 
 /// A script with its name, input and tools.
 ///
-/// The serialized form is for worker processes. It omits binary data, which is sent separately, and fields that only the
-/// server uses.
+/// The serialized form is for worker processes. It omits binary data, which is sent separately, and fields that only
+/// the server uses.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Script {
     /// The source text.
@@ -60,9 +60,9 @@ pub struct Script {
     /// replaces the session's state.
     #[serde(skip)]
     pub resumption: Option<Resumption>,
-    /// `true` to store the session's state before the execution when `resumption` is resumed in a session. The session's
-    /// generation then changes before the script continues, so the same bytes cannot be resumed again, even if this
-    /// process is killed. Ignored in a fleet.
+    /// `true` to store the session's state before the execution when `resumption` is resumed in a session. The
+    /// session's generation then changes before the script continues, so the same bytes cannot be resumed again, even
+    /// if this process is killed. Ignored in a fleet.
     pub saves_restored: bool,
     /// Idempotency key. Within an hour, a fleet executes scripts with the same key once, whichever server sends them.
     /// Ignored without a fleet.

@@ -73,7 +73,8 @@ impl ParentStore {
         HeldByServer { store: self.clone(), number }
     }
 
-    /// Performs an operation in the server. Returns its result, whose type belongs to the operation, and the binary part.
+    /// Performs an operation in the server. Returns its result, whose type belongs to the operation, and the binary
+    /// part.
     async fn ask<T: DeserializeOwned>(
         &self,
         operation: StoreOperation,

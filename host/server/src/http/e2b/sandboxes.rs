@@ -27,8 +27,8 @@ const MAX_DESCRIPTION_BYTES: usize = 4 << 20;
 const MAX_COUNTED_CONTEXTS: usize = 1_000;
 /// The prefix of all sandbox IDs.
 const PREFIX: &str = "sb";
-/// The length of a sandbox ID in characters. With a dot and a context name of at most 40 characters, it fits into the 64
-/// characters of a session name.
+/// The length of a sandbox ID in characters. With a dot and a context name of at most 40 characters, it fits into the
+/// 64 characters of a session name.
 const NAME_CHARS: usize = 20;
 
 /// The sandboxes that this process has created or resumed, keyed by tenant and ID, because several tenants can have a

@@ -156,7 +156,8 @@ impl Connection {
         match transport {
             UpstreamTransport::Process(config) => {
                 let (process, stdout, stdin) = Process::start(config, max_message_bytes)?;
-                // `BoundedLines` limits the line length instead: a longer line ends the connection, not only the message.
+                // `BoundedLines` limits the line length instead: a longer line ends the connection, not only the
+                // message.
                 let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
                 match initialize(transport).await {
                     Ok(service) => Ok(Self { service, process: Some(process) }),

@@ -79,8 +79,8 @@ impl Upstreams {
     /// policy's `limits.tool_bytes`, determines the maximum size of servers' messages and APIs' responses.
     ///
     /// # Errors
-    /// Fails if a server cannot be started, does not speak MCP, or does not offer a configured tool, or if a document is
-    /// not supported. Also fails if a tool has no valid and unique name for scripts, or if the tools exceed a limit.
+    /// Fails if a server cannot be started, does not speak MCP, or does not offer a configured tool, or if a document
+    /// is not supported. Also fails if a tool has no valid and unique name for scripts, or if the tools exceed a limit.
     pub async fn start(configs: Vec<UpstreamConfig>, result_bytes: u64) -> Result<Self, UpstreamError> {
         let result_bytes = usize::try_from(result_bytes).unwrap_or(usize::MAX);
         let max_message_bytes = result_bytes.saturating_mul(MESSAGE_TIMES).saturating_add(MESSAGE_BYTES);

@@ -170,9 +170,9 @@ impl SuspendedExecutions {
         self.entries.lock().remove(id);
     }
 
-    /// Checks whether an execution has timed out or has ended while it was suspended, and removes it if it has timed out.
-    /// Reports an ended execution only if `can_fetch`, because the caller must then fetch its result. During shutdown,
-    /// every suspended execution counts as timed out.
+    /// Checks whether an execution has timed out or has ended while it was suspended, and removes it if it has timed
+    /// out. Reports an ended execution only if `can_fetch`, because the caller must then fetch its result. During
+    /// shutdown, every suspended execution counts as timed out.
     pub(super) fn check(&self, id: &str, is_draining: bool, can_fetch: bool) -> SuspensionCheck {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(id) else { return SuspensionCheck::Gone };
@@ -316,8 +316,8 @@ impl Tenant {
         self.inner.suspended.defer(execution, Instant::now() + self.inner.service.suspension().time);
     }
 
-    /// Suspends an execution and returns its timeout. The timeout restarts only if `was_answered`. Returns the execution
-    /// instead if it is cancelled. Must be called within a Tokio runtime.
+    /// Suspends an execution and returns its timeout. The timeout restarts only if `was_answered`. Returns the
+    /// execution instead if it is cancelled. Must be called within a Tokio runtime.
     pub(super) fn suspend(
         &self,
         id: String,

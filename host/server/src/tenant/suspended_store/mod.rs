@@ -24,8 +24,8 @@ use crate::ServiceError;
 
 pub(crate) use format::{StoredExecution, SuspendedRequest};
 
-/// Maximum time to wait for the lock of an entry. Longer than the 15 s for which the lock of a killed process remains in
-/// an object store.
+/// Maximum time to wait for the lock of an entry. Longer than the 15 s for which the lock of a killed process remains
+/// in an object store.
 const LOCK_TIME: Duration = Duration::from_secs(20);
 /// The interval between attempts to lock an entry.
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);

@@ -19,8 +19,8 @@ const MAX_REFERENCES: usize = 8;
 /// operation.
 const MAX_REFERENCE_BYTES: usize = 1 << 10;
 
-/// Maximum size of the document's servers in bytes, for comparisons with the servers of paths and operations. Many paths
-/// can share one entry, and the servers are compared for each operation.
+/// Maximum size of the document's servers in bytes, for comparisons with the servers of paths and operations. Many
+/// paths can share one entry, and the servers are compared for each operation.
 const MAX_SERVERS_BYTES: usize = 64 << 10;
 
 /// The HTTP methods of OpenAPI, with `true` for the methods that scripts can use.

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::{OpenApiDocument, summary};
 
-/// Maximum size of the converted schemas of an operation's arguments or of its result, in bytes. Together with the names
-/// and descriptions of the parameters, they usually fit into the 64 KiB of a tool's schema.
+/// Maximum size of the converted schemas of an operation's arguments or of its result, in bytes. Together with the
+/// names and descriptions of the parameters, they usually fit into the 64 KiB of a tool's schema.
 const MAX_BYTES: usize = 48 << 10;
 
 /// Maximum number of converted schemas. The engine accepts 1,000, including the schema of all arguments.
