@@ -79,7 +79,7 @@ impl RunningScript {
 }
 
 impl Attempt {
-    /// Creates an attempt on a session in this state. `cancel` stops the script.
+    /// Creates an attempt on a session with the state `state`. `cancel` stops the script.
     pub(super) fn new(
         machine: Arc<Machine>,
         state: SessionState,
@@ -225,8 +225,8 @@ impl Attempt {
         Ok((tools, targets))
     }
 
-    /// Answers a call that the script waits for, or suspends the execution if only its caller can answer. Returns `None`
-    /// if the script continues without an answer.
+    /// Answers a call that the script waits for, or suspends the execution if only its caller can answer. Returns
+    /// `None` if the script continues without an answer.
     async fn answer_or_suspend(&self, running: &RunningScript) -> Result<Option<JournalStep>, StepError> {
         let answerable = running.waits_for.iter().find(|call| running.target(&call.name).is_some());
         if let Some(call) = answerable {
@@ -320,7 +320,8 @@ impl Attempt {
     }
 }
 
-/// Returns the last step of an execution, after which the session is in this state. Fails if the reply is too long.
+/// Returns the last step of an execution, after which the session has the state `state`. Fails if the reply is too
+/// long.
 fn done(
     state: SessionState,
     is_rolled_back: bool,
