@@ -106,8 +106,8 @@ fn exit(code: i32) -> ! {
     std::process::exit(code)
 }
 
-/// Installs the handlers of all signals that this process does not ignore. `nohup` starts a program with SIGHUP ignored,
-/// and a shell starts a background process of a script with SIGINT ignored.
+/// Installs the handlers of all signals that this process does not ignore. `nohup` starts a program with SIGHUP
+/// ignored, and a shell starts a background process of a script with SIGINT ignored.
 fn interrupt_signals() -> io::Result<Signals> {
     // Bit N of the mask stands for signal N + 1.
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

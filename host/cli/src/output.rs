@@ -146,8 +146,8 @@ pub(crate) fn explain(execution: &Execution) {
     }
 }
 
-/// Ends the last line of a script's output, if it is open. A message then begins on a new line of standard error, and of
-/// standard output if both are the same terminal, file or pipe.
+/// Ends the last line of a script's output, if it is open. A message then begins on a new line of standard error, and
+/// of standard output if both are the same terminal, file or pipe.
 pub(crate) fn end_open_line(stdout: &[u8], stderr: &[u8]) {
     let is_open = |bytes: &[u8]| bytes.last().is_some_and(|last| *last != b'\n');
     if is_open(stderr) || (is_open(stdout) && shares_file_with_stderr()) {

@@ -122,7 +122,7 @@ struct Requirement {
     versions: VersionSpecifiers,
 }
 
-/// The inline metadata of a script. Other keys have no effect.
+/// The inline metadata of a script. Keys other than `dependencies` have no effect.
 #[derive(Deserialize)]
 struct Metadata {
     #[serde(default)]

@@ -144,7 +144,8 @@ fn text(what: &str, from: impl Read, max_bytes: u64) -> anyhow::Result<String> {
     })
 }
 
-/// Reads at most `max_bytes` bytes and fails if there are more, because a pipe might never end. `flag` raises the limit.
+/// Reads at most `max_bytes` bytes and fails if there are more, because a pipe might never end. `flag` raises the
+/// limit.
 pub(crate) fn bounded(what: &str, from: impl Read, max_bytes: u64, flag: &str) -> anyhow::Result<Vec<u8>> {
     bounded_with_hint(what, from, max_bytes, &format!("raise the limit with {flag} N"))
 }

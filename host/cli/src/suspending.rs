@@ -1,5 +1,5 @@
-//! Executions that wait for a person: tools declared with `--tool NAME=@ask`, calls that need an approval, and the files
-//! of suspended executions.
+//! Executions that wait for a person: tools declared with `--tool NAME=@ask`, calls that need an approval, and the
+//! files of suspended executions.
 
 use std::{
     ffi::OsString,

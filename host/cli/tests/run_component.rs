@@ -69,8 +69,8 @@ fn agent(script: &str) -> tempfile::TempDir {
     dir
 }
 
-/// Creates a directory with `agent.wasm`, a command that executes a Python script twice at the same time, through version
-/// 0.3.0 of the contract.
+/// Creates a directory with `agent.wasm`, a command that executes a Python script twice at the same time, through
+/// version 0.3.0 of the contract.
 fn concurrent_agent(script: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let mut resolve = Resolve::default();

@@ -1,5 +1,5 @@
-//! `glovebox serve-worker`: a child process of `glovebox serve` or `glovebox mcp --listen` that runs scripts. Also makes
-//! glibc's allocator return freed memory to the system in servers and their workers.
+//! `glovebox serve-worker`: a child process of `glovebox serve` or `glovebox mcp --listen` that runs scripts. Also
+//! makes glibc's allocator return freed memory to the system in servers and their workers.
 
 use std::{
     env,

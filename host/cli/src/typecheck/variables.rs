@@ -37,8 +37,8 @@ const CLASSES: [(&str, &[&str]); 7] = [
     ("re", &["Match", "Pattern"]),
 ];
 
-/// Returns declarations of variables for a script. Variables in `global` statements of the script have type `Any`, because
-/// its functions can change their types.
+/// Returns declarations of variables for a script. Variables in `global` statements of the script have type `Any`,
+/// because its functions can change their types.
 pub(super) fn declarations(variables: &[SessionVariable], source: &str) -> String {
     if variables.is_empty() {
         return String::new();

@@ -1,5 +1,5 @@
-//! Tests `glovebox monty-worker`: frames over its standard streams. `bindings/python/integrations` tests it with
-//! Monty's client.
+//! Tests `glovebox monty-worker`: frames over the standard streams. `bindings/python/integrations` tests the command
+//! with Monty's client.
 
 use std::{io::Write, process::Stdio};
 
@@ -106,7 +106,7 @@ fn monty_workers_end_at_invalid_requests() {
         (frame(&[]), 1),
         (frame(&[11, 12]), 1),
         ([configured.clone(), configured.clone()].concat(), 2),
-        // A truncated frame.
+        // Truncated frames.
         ([configured.clone(), vec![9, 0, 0, 0, 1]].concat(), 2),
         ([configured.clone(), vec![9, 0]].concat(), 2),
     ] {
