@@ -177,7 +177,7 @@ impl McpServer {
         self.0.tenant.execute_then(Door::Mcp, work, watch, then).await
     }
 
-    /// Returns the work that runs a script. Writes its files first if it runs in a session.
+    /// Returns the work that runs a script. If the script runs in a session, first writes the given files.
     async fn work(&self, given: given::RunCode) -> Result<Work, ServiceError> {
         let given::RunCode { language, code, session, timeout_ms, check_types, files } = given;
         let decode = move || {
