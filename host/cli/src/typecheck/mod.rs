@@ -57,7 +57,7 @@ const CONFIGURATION: &str = "ty.toml";
 /// The timeout of one check. 100 lines take a tenth of a second.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Maximum private memory of the checker in bytes. 100 lines need 45 MB.
+/// Maximum private memory of the checker in bytes. A check of 100 lines needs 45 MB.
 const MEMORY_BYTES: u64 = 1 << 30;
 
 /// Maximum number of open files of the checker.
