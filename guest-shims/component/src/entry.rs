@@ -29,7 +29,7 @@ use crate::{
             Request, Runtime, SandboxError, SessionInfo, Tool,
         },
     },
-    intrinsics::Woven,
+    intrinsics::WovenModule,
     started::not_suspendable,
 };
 
@@ -42,7 +42,7 @@ fn provider() -> Rc<Provider> {
 }
 
 fn world() -> World {
-    World { guests: Rc::new(Woven), libraries: Arc::new(Woven), clocks: clocks(), tools: tools() }
+    World { guests: Rc::new(WovenModule), libraries: Arc::new(WovenModule), clocks: clocks(), tools: tools() }
 }
 
 #[cfg(feature = "tools")]
@@ -65,9 +65,9 @@ fn clocks() -> Option<Rc<dyn crate::Clocks>> {
     None
 }
 
-struct Exported;
+struct ProviderExports;
 
-impl Guest for Exported {
+impl Guest for ProviderExports {
     type Started = RefCell<Started>;
     type Session = Session;
     type Files = Files;
@@ -258,4 +258,4 @@ impl GuestSession for Session {
     }
 }
 
-export!(Exported with_types_in crate::bindings);
+export!(ProviderExports with_types_in crate::bindings);

@@ -9,7 +9,7 @@
 use crate::{CallOutcome, Guests, LibraryBytes, UnwindReason, running_guest};
 
 /// The guests in the woven module.
-pub(crate) struct Woven;
+pub(crate) struct WovenModule;
 
 /// The weaver's functions. Pointers refer to the shim's own memory.
 mod machine {
@@ -56,7 +56,7 @@ fn called(status: u32, result: u64) -> CallOutcome {
     }
 }
 
-impl Guests for Woven {
+impl Guests for WovenModule {
     fn describe(&self) -> Vec<u8> {
         let mut text = vec![0; usize::try_from(machine::describe_len()).unwrap_or(0)];
         // SAFETY: `describe` writes `describe_len` bytes, and `text` has that length.
@@ -144,7 +144,7 @@ impl Guests for Woven {
     }
 }
 
-impl LibraryBytes for Woven {
+impl LibraryBytes for WovenModule {
     fn read(&self, guest: u32, offset: u32, into: &mut [u8]) {
         // SAFETY: `library_to_shim` writes only to the given bytes.
         unsafe { machine::library_to_shim(guest, offset, into.as_mut_ptr(), into.len()) };

@@ -7,7 +7,7 @@ use glovebox_core::tools::{Definition, MAX_PROVIDER_LEVELS, ToolDefinitionError,
 use glovebox_core::{
     Moment, Platform, Watch,
     tools::{
-        Answer, CallFailure, CheckedDefinition, QueuedCall, ReadyCall, Start, ToolError, ToolErrorKind, ToolRunner,
+        Answer, CallFailure, CallStart, CheckedDefinition, QueuedCall, ReadyCall, ToolError, ToolErrorKind, ToolRunner,
         Toolset, json_text, within,
     },
 };
@@ -114,9 +114,9 @@ impl ToolRunner for InlineRunner {
         &self.toolbox
     }
 
-    fn start(&mut self, ready: ReadyCall<Rc<CheckedDefinition>>) -> Result<Start<Never>, CallFailure> {
+    fn start(&mut self, ready: ReadyCall<Rc<CheckedDefinition>>) -> Result<CallStart<Never>, CallFailure> {
         let ReadyCall { call, max_bytes, .. } = ready;
-        Ok(Start::Answered(self.answer(call, max_bytes)))
+        Ok(CallStart::Answered(self.answer(call, max_bytes)))
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Runs a started execution. The argument is `true` if the execution was cancelled before it ran.
-type Begin = Box<dyn FnOnce(bool) -> Result<FinishedExecution, SandboxError>>;
+type StartFn = Box<dyn FnOnce(bool) -> Result<FinishedExecution, SandboxError>>;
 
 /// An execution that the caller continues step by step.
 pub struct Started {
@@ -34,7 +34,7 @@ pub struct Started {
 }
 
 enum Stage {
-    Waiting(Begin),
+    Waiting(StartFn),
     Done(Box<FinishedExecution>),
     Failed(SandboxError),
 }
@@ -48,7 +48,7 @@ impl fmt::Debug for Started {
 impl Started {
     /// Creates an execution that has not run yet.
     #[must_use]
-    pub fn new(begin: Begin) -> Self {
+    pub fn new(begin: StartFn) -> Self {
         Self { stage: Stage::Waiting(begin), is_cancelled: false, is_in_session: false }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use glovebox_interpreters::{Diagnostic, Driver, DriverError, Interrupt, MachineError, Raised, Report};
+use glovebox_interpreters::{Diagnostic, Driver, DriverError, Interrupt, MachineError, RaisedOutcome, Report};
 use glovebox_wasi::Stop;
 
 use crate::{GuestValue, Limits, Outcome, Resource, TrapKind};
@@ -34,7 +34,7 @@ pub struct CallResult {
     /// The outcome of the script.
     pub outcome: Outcome,
     /// The exception that ended the script after a soft stop.
-    pub interrupted: Option<Raised>,
+    pub interrupted: Option<RaisedOutcome>,
     /// The value of the script's last expression, if there is one and the request asked for it.
     pub value: Option<GuestValue>,
     /// The fuel that the call used.
@@ -147,7 +147,7 @@ impl Usage<'_> {
     }
 
     /// Converts a driver's reply about a variable.
-    pub fn answer<T>(&self, answer: Result<Result<T, Raised>, DriverError>) -> (Result<T, Refusal>, GuestState) {
+    pub fn answer<T>(&self, answer: Result<Result<T, RaisedOutcome>, DriverError>) -> (Result<T, Refusal>, GuestState) {
         match answer {
             Ok(Ok(value)) => (Ok(value), GuestState::Alive),
             Ok(Err(raised)) => (Err(Refusal::Guest(Outcome::Raised(raised).describe())), GuestState::Alive),
@@ -244,8 +244,8 @@ mod tests {
         }
     }
 
-    fn raised(type_name: &str) -> Raised {
-        Raised { type_name: type_name.into(), message: "m".into(), ..Raised::default() }
+    fn raised(type_name: &str) -> RaisedOutcome {
+        RaisedOutcome { type_name: type_name.into(), message: "m".into(), ..RaisedOutcome::default() }
     }
 
     fn stop(stop: Stop) -> Result<Report, DriverError> {

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use glovebox_interpreters::{
-    Anchors, Callee, Diagnostic, Driver, DriverError, Machine, MachineError, Raised, Report, Script, WORKSPACE,
+    Anchors, Callee, Diagnostic, Driver, DriverError, Machine, MachineError, RaisedOutcome, Report, Script, WORKSPACE,
 };
 use glovebox_vfs::{Access, MountSource, Vfs, VfsLimits};
 use glovebox_wasi::{
@@ -270,7 +270,7 @@ impl<M: GuestMachine> Guest<M> {
     fn answer<T>(
         &mut self,
         limits: &Limits,
-        answer: Result<Result<Result<T, Raised>, DriverError>, DriverError>,
+        answer: Result<Result<Result<T, RaisedOutcome>, DriverError>, DriverError>,
     ) -> (Result<T, Refusal>, GuestState) {
         match answer {
             Ok(answer) => {

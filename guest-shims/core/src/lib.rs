@@ -51,7 +51,7 @@ pub mod tools;
 pub use call::{CallEnd, CallResult, GuestState, Refusal, Usage};
 pub use display::{Display, Displays, Form, is_text};
 pub use execution::{ExecutionCtx, Moment, Platform, WakeReason};
-pub use glovebox_interpreters::{Raised as RaisedOutcome, SCRATCH, WORKSPACE};
+pub use glovebox_interpreters::{RaisedOutcome, SCRATCH, WORKSPACE};
 pub use guest::{
     BOOT_MONOTONIC_NS, BOOT_REALTIME_NS, CollectedOutput, Guest, GuestMachine, GuestWorld, ImageDriver, boot_wasi,
 };

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, PYTHON_STATE_FILE, Raised};
+use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, PYTHON_STATE_FILE, RaisedOutcome};
 use glovebox_vfs::{Changes, RootId, Vfs};
 use glovebox_wasi::{CapturedStream, whole_characters};
 use serde::{Deserialize, Serialize};
@@ -68,7 +68,7 @@ pub enum Outcome {
         code: i32,
     },
     /// The script did not catch an exception.
-    Raised(Raised),
+    Raised(RaisedOutcome),
     /// A limit was reached: the guest was unwound, could not continue, or ended after a soft stop
     /// (`Execution::interrupted`).
     Exhausted {
@@ -97,7 +97,7 @@ impl Outcome {
 
     /// Returns the uncaught exception, if there is one.
     #[must_use]
-    pub fn raised(&self) -> Option<&Raised> {
+    pub fn raised(&self) -> Option<&RaisedOutcome> {
         match self {
             Self::Raised(raised) => Some(raised),
             _ => None,
@@ -316,7 +316,7 @@ mod tests {
     fn script_message_in_the_log_is_truncated() {
         for (length, held) in [(199, 199), (200, 200), (201, 200)] {
             let message = "é".repeat(length);
-            let raised = Raised { type_name: "E".into(), message, traceback: String::new(), line: None };
+            let raised = RaisedOutcome { type_name: "E".into(), message, traceback: String::new(), line: None };
             assert_eq!(Outcome::Raised(raised).describe(), format!("raised E: {}", "é".repeat(held)));
         }
     }

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use glovebox_interpreters::{Anchors, Driver, DriverError, Interrupt, Poke};
+use glovebox_interpreters::{Anchors, Driver, DriverError, Interrupt, InterruptWrite};
 
 use crate::{Limits, LinearMemory};
 
@@ -16,11 +16,11 @@ use crate::{Limits, LinearMemory};
 #[derive(Debug, Default)]
 pub struct InterruptWords {
     /// The words to write when the fuel is nearly exhausted.
-    pub fuel: Vec<Poke>,
+    pub fuel: Vec<InterruptWrite>,
     /// The words to write when the timeout is near.
-    pub time: Vec<Poke>,
+    pub time: Vec<InterruptWrite>,
     /// The words to write when the execution was cancelled.
-    pub cancelled: Vec<Poke>,
+    pub cancelled: Vec<InterruptWrite>,
 }
 
 impl InterruptWords {
@@ -37,7 +37,7 @@ pub struct SoftStop {
     fuel_reserve: u64,
     time_reserve: Duration,
     /// `None` while the guest cannot be interrupted: before its script runs, and after it has ended.
-    pokes: Option<InterruptWords>,
+    writes: Option<InterruptWords>,
     requested: Option<Interrupt>,
     /// The end of a cancelled script's grace period.
     grace: Option<Duration>,
@@ -64,13 +64,13 @@ impl SoftStop {
     }
 
     /// Enables interrupts with these words.
-    pub fn arm(&mut self, pokes: InterruptWords) {
-        self.pokes = Some(pokes);
+    pub fn arm(&mut self, writes: InterruptWords) {
+        self.writes = Some(writes);
     }
 
     /// Disables interrupts. [`requested`](Self::requested) keeps its value.
     pub fn disarm(&mut self) {
-        self.pokes = None;
+        self.writes = None;
     }
 
     /// Returns the reason for the interrupt, if one was requested.
@@ -112,41 +112,43 @@ impl SoftStop {
     #[must_use]
     pub fn next_check(&self, deadline: Duration) -> Duration {
         let soft =
-            || deadline.checked_sub(self.time_reserve).filter(|_| self.pokes.is_some() && self.requested.is_none());
+            || deadline.checked_sub(self.time_reserve).filter(|_| self.writes.is_some() && self.requested.is_none());
         self.grace.or_else(soft).map_or(deadline, |at| at.min(deadline))
     }
 
     /// Returns whether an interrupt is pending that the guest has not seen yet. If so, the guest must not wait.
     #[must_use]
     pub fn is_unread(&self, memory: &(impl LinearMemory + ?Sized)) -> bool {
-        let pokes = self.requested.and_then(|interrupt| self.pokes(interrupt));
-        pokes.and_then(<[Poke]>::last).is_some_and(|poke| memory.word(poke.at).is_some_and(|now| poke.is_pending(now)))
+        let writes = self.requested.and_then(|interrupt| self.writes(interrupt));
+        writes
+            .and_then(<[InterruptWrite]>::last)
+            .is_some_and(|write| memory.word(write.at).is_some_and(|now| write.is_pending(now)))
     }
 
-    fn pokes(&self, interrupt: Interrupt) -> Option<&[Poke]> {
-        let pokes = self.pokes.as_ref()?;
+    fn writes(&self, interrupt: Interrupt) -> Option<&[InterruptWrite]> {
+        let writes = self.writes.as_ref()?;
         let of = match interrupt {
-            Interrupt::Fuel => &pokes.fuel,
-            Interrupt::Time => &pokes.time,
-            Interrupt::Cancelled => &pokes.cancelled,
+            Interrupt::Fuel => &writes.fuel,
+            Interrupt::Time => &writes.time,
+            Interrupt::Cancelled => &writes.cancelled,
         };
         (!of.is_empty()).then_some(of)
     }
 
     fn request(&mut self, interrupt: Interrupt, memory: &mut (impl LinearMemory + ?Sized)) {
-        let Some(pokes) = self.pokes(interrupt) else { return };
+        let Some(writes) = self.writes(interrupt) else { return };
         if self.requested.is_some() {
             return;
         }
-        write(pokes, memory);
+        apply_writes(writes, memory);
         self.requested = Some(interrupt);
     }
 }
 
-fn write(pokes: &[Poke], memory: &mut (impl LinearMemory + ?Sized)) {
-    for poke in pokes {
-        if let Some(old) = memory.word(poke.at) {
-            memory.set_word(poke.at, poke.apply(old));
+fn apply_writes(writes: &[InterruptWrite], memory: &mut (impl LinearMemory + ?Sized)) {
+    for write in writes {
+        if let Some(old) = memory.word(write.at) {
+            memory.set_word(write.at, write.apply(old));
         }
     }
 }
@@ -157,14 +159,14 @@ mod tests {
 
     const RESERVE: Duration = Duration::from_millis(100);
 
-    fn pokes() -> InterruptWords {
-        let at = |word| vec![Poke::word(4, word), Poke::flag(8)];
+    fn writes() -> InterruptWords {
+        let at = |word| vec![InterruptWrite::word(4, word), InterruptWrite::flag(8)];
         InterruptWords { fuel: at(10), time: at(20), cancelled: at(30) }
     }
 
     fn armed() -> SoftStop {
         let mut soft = SoftStop::new(1000, RESERVE);
-        soft.arm(pokes());
+        soft.arm(writes());
         soft
     }
 
@@ -203,10 +205,10 @@ mod tests {
         let mut memory = [0; 16];
         let unarmed = SoftStop::new(1000, RESERVE);
         let mut without_reserve = SoftStop::new(0, Duration::ZERO);
-        without_reserve.arm(pokes());
-        let mut without_pokes = SoftStop::new(1000, RESERVE);
-        without_pokes.arm(InterruptWords::default());
-        for mut soft in [unarmed, without_reserve, without_pokes] {
+        without_reserve.arm(writes());
+        let mut without_writes = SoftStop::new(1000, RESERVE);
+        without_writes.arm(InterruptWords::default());
+        for mut soft in [unarmed, without_reserve, without_writes] {
             soft.interrupt_if_due(0, Duration::ZERO, &mut memory[..]);
             assert_eq!(soft.cancelled(now, &mut memory[..]), None, "{soft:?}");
         }
@@ -235,7 +237,7 @@ mod tests {
     fn soft_stop_words_outside_memory_are_not_written() {
         let mut soft = SoftStop::new(1000, RESERVE);
         soft.arm(InterruptWords {
-            fuel: vec![Poke::word(13, 7), Poke::word(u32::MAX, 7)],
+            fuel: vec![InterruptWrite::word(13, 7), InterruptWrite::word(u32::MAX, 7)],
             ..InterruptWords::default()
         });
         let mut memory = [0; 16];

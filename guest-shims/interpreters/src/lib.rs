@@ -19,6 +19,6 @@ pub use machine::{Callee, Machine, MachineError, SCRATCH, Value, WORKSPACE};
 pub use persist::{JAVASCRIPT_STATE_FILE, PYTHON_STATE_FILE};
 pub use python::{EMBEDDED_PACKAGES, Python};
 pub use script::{
-    Anchors, Boot, COMPILED_FILE, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Poke, Raised, Report, Script,
-    SourceKind,
+    Anchors, Boot, COMPILED_FILE, Diagnostic, Driver, DriverError, GuestValue, Interrupt, InterruptWrite,
+    RaisedOutcome, Report, Script, SourceKind,
 };

@@ -96,7 +96,7 @@ pub enum Interrupt {
 
 /// A change to a word in guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Poke {
+pub struct InterruptWrite {
     /// The address of the word.
     pub at: u32,
     /// The bits to set.
@@ -105,20 +105,20 @@ pub struct Poke {
     pub mask: u32,
 }
 
-impl Poke {
-    /// Creates a poke that replaces the whole word.
+impl InterruptWrite {
+    /// Creates a write that replaces the whole word.
     #[must_use]
     pub fn word(at: u32, word: u32) -> Self {
         Self { at, word, mask: u32::MAX }
     }
 
-    /// Creates a poke that sets these bits.
+    /// Creates a write that sets these bits.
     #[must_use]
     pub fn bits(at: u32, bits: u32) -> Self {
         Self { at, word: bits, mask: bits }
     }
 
-    /// Creates a poke that sets the lowest bit.
+    /// Creates a write that sets the lowest bit.
     #[must_use]
     pub fn flag(at: u32) -> Self {
         Self::bits(at, 1)
@@ -130,7 +130,7 @@ impl Poke {
         old & !self.mask | self.word & self.mask
     }
 
-    /// Returns whether the word still contains this poke. `now` is the word's current value.
+    /// Returns whether the word still contains this write. `now` is the word's current value.
     #[must_use]
     pub fn is_pending(self, now: u32) -> bool {
         now & self.mask == self.word & self.mask
@@ -139,7 +139,7 @@ impl Poke {
 
 /// An uncaught exception that ended a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Raised {
+pub struct RaisedOutcome {
     /// The exception's class (`ValueError`, `TypeError`, …). Empty for a thrown value that is not an object.
     #[serde(rename = "type")]
     pub type_name: String,
@@ -160,9 +160,9 @@ pub enum Report {
     /// The script exited with this code (`sys.exit`, `std.exit`). The interpreter stays usable.
     Exited(i32),
     /// The script did not catch an exception, which was printed to the guest's standard error.
-    Raised(Raised),
+    Raised(RaisedOutcome),
     /// Like `Raised`, but for the exception that [`Driver::interrupt`] causes. The guest can forge this report.
-    Interrupted(Raised),
+    Interrupted(RaisedOutcome),
 }
 
 impl Report {
@@ -228,7 +228,7 @@ pub enum DriverError {
 pub trait Driver: Send + Sync {
     /// Returns whether an exception means that the interpreter ran out of memory. Called only if memory was refused,
     /// because a script can throw the same exception.
-    fn is_out_of_memory(&self, raised: &Raised) -> bool;
+    fn is_out_of_memory(&self, raised: &RaisedOutcome) -> bool;
 
     /// Makes a new instance of the image unique by reseeding its generators from the policy's entropy. Called once per
     /// instance, and again after a fork or resume.
@@ -240,7 +240,7 @@ pub trait Driver: Send + Sync {
 
     /// Returns the words to write to the memory of a running guest, in order. They make the interpreter raise an
     /// exception in the script at its next check. They must be harmless if the guest's script has just ended.
-    fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError>;
+    fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<InterruptWrite>, DriverError>;
 
     /// Returns a global variable of a session's interpreter; `None` if the variable does not exist.
     fn get_variable(
@@ -248,7 +248,7 @@ pub trait Driver: Send + Sync {
         machine: &mut dyn Machine,
         anchors: &Anchors,
         name: &str,
-    ) -> Result<Result<Option<GuestValue>, Raised>, DriverError>;
+    ) -> Result<Result<Option<GuestValue>, RaisedOutcome>, DriverError>;
 
     /// Sets a global variable of a session's interpreter to the value of `json`.
     fn set_variable(
@@ -257,7 +257,7 @@ pub trait Driver: Send + Sync {
         anchors: &Anchors,
         name: &str,
         json: &str,
-    ) -> Result<Result<(), Raised>, DriverError>;
+    ) -> Result<Result<(), RaisedOutcome>, DriverError>;
 
     /// Parses a source without running it. Called in a fresh instance.
     fn validate(

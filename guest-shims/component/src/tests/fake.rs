@@ -30,8 +30,8 @@ use std::{
 };
 
 use glovebox_interpreters::{
-    Anchors, Callee, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script,
-    Value,
+    Anchors, Callee, Diagnostic, Driver, DriverError, GuestValue, Interrupt, InterruptWrite, Machine, RaisedOutcome,
+    Report, Script, Value,
 };
 use glovebox_wasi::{Errno, Host};
 
@@ -275,7 +275,7 @@ pub(crate) struct FakeDriver;
 impl FakeDriver {
     fn run(machine: &mut dyn Machine, source: &str) -> Result<Report, DriverError> {
         machine.write(SOURCE_AT, source.as_bytes())?;
-        let raised = || Raised { type_name: "Stopped".into(), ..Raised::default() };
+        let raised = || RaisedOutcome { type_name: "Stopped".into(), ..RaisedOutcome::default() };
         match machine.call(Callee::Export("run"), &[Value::I32(source.len() as u32)])? {
             Some(Value::I32(0)) => Ok(Report::Completed(None)),
             Some(Value::I32(1)) => Ok(Report::Raised(raised())),
@@ -287,7 +287,7 @@ impl FakeDriver {
 }
 
 impl Driver for FakeDriver {
-    fn is_out_of_memory(&self, _raised: &Raised) -> bool {
+    fn is_out_of_memory(&self, _raised: &RaisedOutcome) -> bool {
         true
     }
 
@@ -308,8 +308,8 @@ impl Driver for FakeDriver {
         Self::run(machine, script.source)
     }
 
-    fn interrupt(&self, _anchors: &Anchors, _interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
-        Ok(vec![Poke::word(SOFT_STOP_AT, 1)])
+    fn interrupt(&self, _anchors: &Anchors, _interrupt: Interrupt) -> Result<Vec<InterruptWrite>, DriverError> {
+        Ok(vec![InterruptWrite::word(SOFT_STOP_AT, 1)])
     }
 
     fn get_variable(
@@ -317,7 +317,7 @@ impl Driver for FakeDriver {
         machine: &mut dyn Machine,
         _anchors: &Anchors,
         name: &str,
-    ) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
+    ) -> Result<Result<Option<GuestValue>, RaisedOutcome>, DriverError> {
         let Ok(at) = name.parse() else { return Ok(Ok(None)) };
         let mut byte = [0];
         machine.read(at, &mut byte)?;
@@ -330,8 +330,8 @@ impl Driver for FakeDriver {
         _anchors: &Anchors,
         name: &str,
         json: &str,
-    ) -> Result<Result<(), Raised>, DriverError> {
-        let (Ok(at), Ok(byte)) = (name.parse(), json.parse()) else { return Ok(Err(Raised::default())) };
+    ) -> Result<Result<(), RaisedOutcome>, DriverError> {
+        let (Ok(at), Ok(byte)) = (name.parse(), json.parse()) else { return Ok(Err(RaisedOutcome::default())) };
         Ok(Ok(machine.write(at, &[byte])?))
     }
 

@@ -8,7 +8,7 @@ use super::{ExecutionCtx, Platform};
 use crate::{
     LinearMemory, Watch as _,
     journal::{Journal, JournalEntry, Recording, SuspendRefusal},
-    tools::Received,
+    tools::NextReply,
 };
 
 impl<P: Platform> ExecutionCtx<P> {
@@ -188,7 +188,7 @@ impl<P: Platform> ExecutionCtx<P> {
             self.continue_live();
             return Ok(None);
         }
-        let reply = if let Received::Reply(reply) = tools.take() { Some(reply) } else { None };
+        let reply = if let NextReply::Reply(reply) = tools.take() { Some(reply) } else { None };
         // Taking a reply starts queued calls, and some of them fail immediately. The journal contains the ends of these
         // calls before the read.
         self.repeat_ended_calls();

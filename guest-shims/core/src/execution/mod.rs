@@ -10,7 +10,7 @@ use glovebox_wasi::{Stop, Stream};
 use crate::{
     InterruptWords, LinearMemory, SoftStop, Watch,
     journal::{Journal, JournalEntry, Recording, SuspendRefusal, SuspendedCalls},
-    tools::{Received, ToolCalls, ToolMemory, ToolRecord, ToolRunner},
+    tools::{NextReply, ToolCalls, ToolMemory, ToolRecord, ToolRunner},
 };
 
 /// The clock, the inputs and the outputs of an execution, provided by the platform.
@@ -211,8 +211,8 @@ impl<P: Platform> ExecutionCtx<P> {
     }
 
     /// Enables the soft stop, which writes these words to guest memory.
-    pub(crate) fn arm(&mut self, pokes: InterruptWords) {
-        self.soft.arm(pokes);
+    pub(crate) fn arm(&mut self, writes: InterruptWords) {
+        self.soft.arm(writes);
     }
 
     /// Disables the soft stop when the script has ended. Returns the interrupt that the script received, if any.
@@ -374,9 +374,9 @@ impl<P: Platform> ExecutionCtx<P> {
                 self.check_stop(fuel_left, memory)?;
             }
             let due = match received {
-                Received::Reply(reply) => return Ok(Some(reply)),
-                Received::NothingDue => return Ok(None),
-                Received::Pending(due) => due,
+                NextReply::Reply(reply) => return Ok(Some(reply)),
+                NextReply::NothingDue => return Ok(None),
+                NextReply::Pending(due) => due,
             };
             self.suspend_if_wanted(fuel_left)?;
             let until = times_out_at.map_or(due, |end| end.min(due));

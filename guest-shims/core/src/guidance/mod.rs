@@ -9,7 +9,7 @@ mod limits;
 mod python;
 mod replacements;
 
-use glovebox_interpreters::Raised;
+use glovebox_interpreters::RaisedOutcome;
 use serde::{Deserialize, Serialize};
 
 pub use replacements::substitutes;
@@ -158,7 +158,7 @@ pub struct Facts<'a> {
 
 /// An uncaught exception and its script.
 struct UncaughtException<'a> {
-    raised: &'a Raised,
+    raised: &'a RaisedOutcome,
     source: &'a str,
     has_data_packages: bool,
 }

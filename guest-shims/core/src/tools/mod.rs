@@ -26,7 +26,9 @@ use message::Message;
 use reply::{Reply, answered, not_understood, timeout};
 use tally::{NO_ROOM, Size, StartedCall, Tally};
 
-pub use calls::{Admission, FinishedCall, QueuedCall, ReadyCall, Received, RunningCall, Start, ToolCalls, ToolRunner};
+pub use calls::{
+    Admission, CallStart, FinishedCall, NextReply, QueuedCall, ReadyCall, RunningCall, ToolCalls, ToolRunner,
+};
 pub use definition::{
     CheckedDefinition, Definition, MAX_CATALOGUE_BYTES, MAX_UNTRUSTED_PATTERN_BYTES, Toolset, parameters,
 };

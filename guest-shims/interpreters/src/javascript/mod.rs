@@ -33,8 +33,8 @@ use serde_json::json;
 use state::BootedGuest;
 
 use crate::{
-    Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine, Poke, Raised, Report, Script,
-    persist::PersistState,
+    Anchors, Boot, Diagnostic, Driver, DriverError, GuestValue, Interrupt, InterruptWrite, Machine, RaisedOutcome,
+    Report, Script, persist::PersistState,
 };
 
 pub use library::library;
@@ -100,7 +100,7 @@ impl Boot for JavaScript {
 }
 
 impl Driver for JavaScript {
-    fn is_out_of_memory(&self, raised: &Raised) -> bool {
+    fn is_out_of_memory(&self, raised: &RaisedOutcome) -> bool {
         // If there is no memory for the error, the thrown value is an error without text, `null`, or `undefined`.
         let unsayable = raised.type_name == OUT_OF_MEMORY.0 && raised.message == "Invalid error message";
         let thrown_null = raised.type_name.is_empty() && matches!(raised.message.as_str(), "null" | "undefined");
@@ -134,8 +134,8 @@ impl Driver for JavaScript {
         Ok(report)
     }
 
-    fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
-        state::interrupt_pokes(anchors, interrupt)
+    fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<InterruptWrite>, DriverError> {
+        state::interrupt_writes(anchors, interrupt)
     }
 
     fn get_variable(
@@ -143,7 +143,7 @@ impl Driver for JavaScript {
         machine: &mut dyn Machine,
         anchors: &Anchors,
         name: &str,
-    ) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
+    ) -> Result<Result<Option<GuestValue>, RaisedOutcome>, DriverError> {
         BootedGuest::new(machine, anchors, self.build)?.get_variable(name)
     }
 
@@ -153,7 +153,7 @@ impl Driver for JavaScript {
         anchors: &Anchors,
         name: &str,
         json: &str,
-    ) -> Result<Result<(), Raised>, DriverError> {
+    ) -> Result<Result<(), RaisedOutcome>, DriverError> {
         BootedGuest::new(machine, anchors, self.build)?.set_variable(name, json)
     }
 

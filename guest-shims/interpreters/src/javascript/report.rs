@@ -1,7 +1,7 @@
 //! Descriptions of thrown values, produced by the boot scripts.
 
 use super::{guest::JsValue, state::BootedGuest};
-use crate::{Diagnostic, DriverError, Raised, Script};
+use crate::{Diagnostic, DriverError, RaisedOutcome, Script};
 
 /// The result of the functions `facts` and `report` in `driver.js`.
 #[derive(Debug, Default)]
@@ -54,10 +54,10 @@ impl Facts {
     }
 
     /// Converts the description to the error for a script that the host interrupted, at the same position.
-    pub(super) fn into_stopped(self, message: &str, name: &str) -> Raised {
+    pub(super) fn into_stopped(self, message: &str, name: &str) -> RaisedOutcome {
         let line = self.position(name).map(|position| position.line);
         let traceback = format!("{STOPPED}: {message}\n{}", self.stack);
-        Raised {
+        RaisedOutcome {
             type_name: STOPPED.to_owned(),
             message: message.to_owned(),
             traceback: traceback.trim_end().to_owned(),
@@ -81,9 +81,9 @@ impl Facts {
         }
     }
 
-    pub(super) fn into_raised(self, name: &str) -> Raised {
+    pub(super) fn into_raised(self, name: &str) -> RaisedOutcome {
         let line = self.position(name).map(|position| position.line);
-        Raised { type_name: self.type_name, message: self.message, traceback: self.traceback, line }
+        RaisedOutcome { type_name: self.type_name, message: self.message, traceback: self.traceback, line }
     }
 }
 
@@ -179,7 +179,7 @@ impl BootedGuest<'_> {
     }
 
     /// Prints a thrown value to standard error, describes it, and consumes it.
-    pub(super) fn report(&mut self, thrown: JsValue, name: &str) -> Result<Raised, DriverError> {
+    pub(super) fn report(&mut self, thrown: JsValue, name: &str) -> Result<RaisedOutcome, DriverError> {
         // Scripts cannot throw an uninitialized value. It stands for an error that did not fit into memory.
         if thrown.is_uninitialized() || (thrown.is_null() && self.is_exhausted()?) {
             let facts = Facts::out_of_memory();

@@ -12,7 +12,7 @@ use super::{
     split::{Split, replace_expressions, split},
     state::BootedGuest,
 };
-use crate::{DriverError, GuestValue, Raised, Report, Script, SourceKind, Value};
+use crate::{DriverError, GuestValue, RaisedOutcome, Report, Script, SourceKind, Value};
 
 /// The name of a script without a file. An image's `scriptArgs` already contains it.
 const DEFAULT_NAME: &str = "<sandbox>";
@@ -39,7 +39,7 @@ fn has_image_input(script: &Script<'_>) -> bool {
 enum Completion {
     Done(Option<GuestValue>),
     Threw(JsValue),
-    Refused(Raised),
+    Refused(RaisedOutcome),
 }
 
 fn out_of_memory(name: &str) -> Completion {
@@ -390,7 +390,7 @@ impl BootedGuest<'_> {
     /// Reports a script whose top-level `await` will never be settled.
     fn never_ends(&mut self) -> Result<Completion, DriverError> {
         let message = "the top-level `await` never settles: nothing is left to run";
-        let raised = Raised {
+        let raised = RaisedOutcome {
             type_name: "Error".to_owned(),
             message: message.to_owned(),
             traceback: format!("Error: {message}"),

@@ -13,7 +13,7 @@ use super::{
     Build,
     guest::{Guest, JsValue},
 };
-use crate::{Anchors, DriverError, Interrupt, Machine, Poke, Raised};
+use crate::{Anchors, DriverError, Interrupt, InterruptWrite, Machine, RaisedOutcome};
 
 /// Defines the image's addresses once: as fields, as anchor names, and with conversions between the two. Functions are
 /// in braces, with their names in `$glovebox`.
@@ -257,10 +257,10 @@ const INTERRUPTS: [(Interrupt, u32, &str); 3] = [
 const ASK_NOW: u32 = 1;
 
 /// Returns the word with the reason, followed by the counter that makes the interpreter check immediately.
-pub(super) fn interrupt_pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
+pub(super) fn interrupt_writes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<InterruptWrite>, DriverError> {
     let word = INTERRUPTS.iter().find(|(kind, ..)| *kind == interrupt).map_or(0, |(_, word, _)| *word);
     let counter = anchors.get("interrupt_counter")?;
-    Ok(vec![Poke::word(anchors.get("interrupt")?, word), Poke::word(counter, ASK_NOW)])
+    Ok(vec![InterruptWrite::word(anchors.get("interrupt")?, word), InterruptWrite::word(counter, ASK_NOW)])
 }
 
 impl BootedGuest<'_> {
@@ -291,7 +291,7 @@ impl BootedGuest<'_> {
         thrown: JsValue,
         why: &str,
         name: &str,
-    ) -> Result<Result<Raised, JsValue>, DriverError> {
+    ) -> Result<Result<RaisedOutcome, JsValue>, DriverError> {
         let facts = self.facts(thrown)?;
         if facts.kind() != THROWN {
             return Ok(Err(thrown));
@@ -312,9 +312,9 @@ mod tests {
         let anchors = Anchors([("interrupt".to_owned(), 8), ("interrupt_counter".to_owned(), 16)].into());
         let mut words: Vec<u32> = Vec::new();
         for kind in [Interrupt::Fuel, Interrupt::Time, Interrupt::Cancelled] {
-            let pokes = interrupt_pokes(&anchors, kind).unwrap();
-            let [word, counter] = pokes.as_slice() else { panic!("{pokes:?}") };
-            assert_eq!((word.at, *counter), (8, Poke::word(16, 1)));
+            let writes = interrupt_writes(&anchors, kind).unwrap();
+            let [word, counter] = writes.as_slice() else { panic!("{writes:?}") };
+            assert_eq!((word.at, *counter), (8, InterruptWrite::word(16, 1)));
             assert!(word.word != 0 && !words.contains(&word.word));
             words.push(word.word);
         }

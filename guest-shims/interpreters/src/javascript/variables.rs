@@ -3,7 +3,7 @@
 
 use super::{compile::NAME_BYTES, guest::JsValue, report::Facts, state::BootedGuest};
 use crate::{
-    DriverError, GuestValue, Machine, Raised, Value,
+    DriverError, GuestValue, Machine, RaisedOutcome, Value,
     persist::{GlobalJson, Globals, JAVASCRIPT_STATE_FILE, NextGlobal},
 };
 
@@ -44,7 +44,10 @@ impl BootedGuest<'_> {
         Ok(Ok(GuestValue { repr, json: text }))
     }
 
-    pub(super) fn get_variable(&mut self, name: &str) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
+    pub(super) fn get_variable(
+        &mut self,
+        name: &str,
+    ) -> Result<Result<Option<GuestValue>, RaisedOutcome>, DriverError> {
         if !is_identifier(name) {
             return Ok(Ok(None));
         }
@@ -83,7 +86,7 @@ impl BootedGuest<'_> {
         Ok(Ok((!value.is_uninitialized()).then_some(value)))
     }
 
-    pub(super) fn set_variable(&mut self, name: &str, json: &str) -> Result<Result<(), Raised>, DriverError> {
+    pub(super) fn set_variable(&mut self, name: &str, json: &str) -> Result<Result<(), RaisedOutcome>, DriverError> {
         if !is_identifier(name) {
             return Ok(Err(invalid_name(name)));
         }
@@ -131,22 +134,27 @@ impl BootedGuest<'_> {
     }
 
     /// Describes the pending exception, which has not been printed.
-    fn raised(&mut self) -> Result<Raised, DriverError> {
+    fn raised(&mut self) -> Result<RaisedOutcome, DriverError> {
         let thrown = self.guest.exception()?;
         self.describe_and_free(thrown)
     }
 
-    fn describe_and_free(&mut self, thrown: JsValue) -> Result<Raised, DriverError> {
+    fn describe_and_free(&mut self, thrown: JsValue) -> Result<RaisedOutcome, DriverError> {
         let facts = self.facts(thrown)?;
         self.guest.free(thrown)?;
         Ok(facts.into_raised(""))
     }
 }
 
-fn invalid_name(name: &str) -> Raised {
+fn invalid_name(name: &str) -> RaisedOutcome {
     let shown: String = name.chars().take(100).collect();
     let message = format!("`{shown}` is not a valid variable name; use an identifier, not a reserved word");
-    Raised { type_name: "SyntaxError".to_owned(), traceback: format!("SyntaxError: {message}"), message, line: None }
+    RaisedOutcome {
+        type_name: "SyntaxError".to_owned(),
+        traceback: format!("SyntaxError: {message}"),
+        message,
+        line: None,
+    }
 }
 
 /// The number of digits of 2^53. Numbers cannot represent all integers beyond 2^53.

@@ -15,7 +15,7 @@
 use std::ops::Range;
 
 use super::object::Interpreter;
-use crate::{Anchors, DriverError, Interrupt, Poke};
+use crate::{Anchors, DriverError, Interrupt, InterruptWrite};
 
 /// The anchors of the words that are set to 1, in the order in which CPython sets them. 3.15 uses two of them and the
 /// breaker.
@@ -32,30 +32,30 @@ const TRIPPED: u32 = 4;
 const REASON: &str = "interrupt_reason";
 
 /// Returns the words to write for an interrupt.
-pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
+pub(super) fn interrupt_writes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<InterruptWrite>, DriverError> {
     let reason = match interrupt {
         Interrupt::Fuel => 1,
         Interrupt::Time => 2,
         Interrupt::Cancelled => 3,
     };
-    let mut pokes = vec![Poke::word(anchors.get(REASON)?, reason)];
-    pokes.extend(flags(anchors)?);
-    Ok(pokes)
+    let mut writes = vec![InterruptWrite::word(anchors.get(REASON)?, reason)];
+    writes.extend(flags(anchors)?);
+    Ok(writes)
 }
 
 /// Returns the words that a signal sets, in CPython's order.
-fn flags(anchors: &Anchors) -> Result<impl Iterator<Item = Poke>, DriverError> {
+fn flags(anchors: &Anchors) -> Result<impl Iterator<Item = InterruptWrite>, DriverError> {
     anchors.get(WORDS[0])?;
-    let breaker = anchors.get(BREAKER).ok().map(|at| Poke::bits(at, SIGNALS_PENDING));
-    Ok(WORDS.iter().map_while(|word| anchors.get(word).ok()).map(Poke::flag).chain(breaker))
+    let breaker = anchors.get(BREAKER).ok().map(|at| InterruptWrite::bits(at, SIGNALS_PENDING));
+    Ok(WORDS.iter().map_while(|word| anchors.get(word).ok()).map(InterruptWrite::flag).chain(breaker))
 }
 
 impl Interpreter<'_> {
     /// Clears an interrupt that the interpreter had not handled when its script ended.
     pub(super) fn drop_interrupt(&mut self, anchors: &Anchors) -> Result<(), DriverError> {
-        for poke in flags(anchors)? {
-            let set = self.word(poke.at, 0)?;
-            self.write_word(poke.at, 0, set & !poke.mask)?;
+        for write in flags(anchors)? {
+            let set = self.word(write.at, 0)?;
+            self.write_word(write.at, 0, set & !write.mask)?;
         }
         Ok(())
     }
@@ -119,16 +119,16 @@ impl Interpreter<'_> {
     }
 
     /// Verifies the words: on entry to the next function, CPython must clear them and call `interrupted`.
-    pub(super) fn check_interrupt(&mut self, pokes: &[Poke]) -> Result<(), DriverError> {
+    pub(super) fn check_interrupt(&mut self, writes: &[InterruptWrite]) -> Result<(), DriverError> {
         self.settle_interrupts()?; // clears the interrupt that `find_interrupt` caused
-        for poke in pokes {
-            let old = self.word(poke.at, 0)?;
-            self.write_word(poke.at, 0, poke.apply(old))?;
+        for write in writes {
+            let old = self.word(write.at, 0)?;
+            self.write_word(write.at, 0, write.apply(old))?;
         }
         self.call("flush")?;
-        for poke in pokes {
-            if self.word(poke.at, 0)? & poke.mask != 0 {
-                return Err(DriverError::Boot(format!("it ignores an interrupt at {:#x}", poke.at)));
+        for write in writes {
+            if self.word(write.at, 0)? & write.mask != 0 {
+                return Err(DriverError::Boot(format!("it ignores an interrupt at {:#x}", write.at)));
             }
         }
         Ok(())

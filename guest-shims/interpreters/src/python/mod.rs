@@ -20,8 +20,8 @@ use object::{IMMORTAL, IMMORTAL_SINCE_3_14, Interpreter};
 use wire::{DEFAULT_NAME, decode_diagnostic, decode_report, decode_variable, fields, framed};
 
 use crate::{
-    Anchors, Boot, COMPILED_FILE, Callee, Diagnostic, Driver, DriverError, GuestValue, Interrupt, Machine,
-    MachineError, Poke, Raised, Report, Script, persist::PersistState,
+    Anchors, Boot, COMPILED_FILE, Callee, Diagnostic, Driver, DriverError, GuestValue, Interrupt, InterruptWrite,
+    Machine, MachineError, RaisedOutcome, Report, Script, persist::PersistState,
 };
 
 /// The driver of CPython.
@@ -97,7 +97,7 @@ impl Boot for Python {
 }
 
 impl Driver for Python {
-    fn is_out_of_memory(&self, raised: &Raised) -> bool {
+    fn is_out_of_memory(&self, raised: &RaisedOutcome) -> bool {
         raised.type_name == "MemoryError"
     }
 
@@ -158,8 +158,8 @@ impl Driver for Python {
         Ok(report)
     }
 
-    fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
-        interrupt::pokes(anchors, interrupt)
+    fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<InterruptWrite>, DriverError> {
+        interrupt::interrupt_writes(anchors, interrupt)
     }
 
     fn get_variable(
@@ -167,7 +167,7 @@ impl Driver for Python {
         machine: &mut dyn Machine,
         anchors: &Anchors,
         name: &str,
-    ) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
+    ) -> Result<Result<Option<GuestValue>, RaisedOutcome>, DriverError> {
         let mut python = Interpreter::new(machine, anchors);
         if !python.send(name.as_bytes())? {
             return Ok(Err(no_memory("the name")));
@@ -182,7 +182,7 @@ impl Driver for Python {
         anchors: &Anchors,
         name: &str,
         json: &str,
-    ) -> Result<Result<(), Raised>, DriverError> {
+    ) -> Result<Result<(), RaisedOutcome>, DriverError> {
         let mut python = Interpreter::new(machine, anchors);
         if !python.send(&framed([name, json]))? {
             return Ok(Err(no_memory("the value")));
@@ -261,11 +261,11 @@ fn request(script: &Script<'_>, source: &str) -> Vec<u8> {
     framed([flags, script.name, source, &count].into_iter().chain(args).chain(env))
 }
 
-fn no_memory(what: &str) -> Raised {
-    Raised {
+fn no_memory(what: &str) -> RaisedOutcome {
+    RaisedOutcome {
         type_name: "MemoryError".to_owned(),
         message: format!("{what} does not fit into the guest's memory"),
-        ..Raised::default()
+        ..RaisedOutcome::default()
     }
 }
 

@@ -338,11 +338,11 @@ fn numpy_generator_is_reseeded() {
 #[test]
 fn interrupt_writes_its_reason_before_the_signal_flags() {
     for (interrupt, reason) in [(Interrupt::Fuel, 1), (Interrupt::Time, 2), (Interrupt::Cancelled, 3)] {
-        let pokes = Python::command().interrupt(&anchors(), interrupt).unwrap();
+        let writes = Python::command().interrupt(&anchors(), interrupt).unwrap();
         let words = [(WORDS, reason), (HANDLER, 1), (WORDS + 4, 1), (WORDS + 8, 1), (WORDS + 12, 1)];
-        let reason = words.first().map(|(at, word)| Poke::word(*at, *word));
-        let flags = words.iter().skip(1).map(|(at, _)| Poke::flag(*at));
-        assert_eq!(pokes, reason.into_iter().chain(flags).collect::<Vec<_>>());
+        let reason = words.first().map(|(at, word)| InterruptWrite::word(*at, *word));
+        let flags = words.iter().skip(1).map(|(at, _)| InterruptWrite::flag(*at));
+        assert_eq!(writes, reason.into_iter().chain(flags).collect::<Vec<_>>());
     }
 }
 

@@ -1,7 +1,7 @@
 //! The encoding of requests and replies: UTF-8 fields, each with a 4-byte little-endian length prefix.
 
 use crate::{
-    Diagnostic, DriverError, GuestValue, Raised, Report,
+    Diagnostic, DriverError, GuestValue, RaisedOutcome, Report,
     persist::{GlobalJson, NextGlobal},
 };
 
@@ -35,7 +35,7 @@ pub(super) fn decode_report(reply: &[u8]) -> Result<Report, DriverError> {
 }
 
 /// Decodes the reply of `get_variable` or `set_variable`.
-pub(super) fn decode_variable(reply: &[u8]) -> Result<Result<Option<GuestValue>, Raised>, DriverError> {
+pub(super) fn decode_variable(reply: &[u8]) -> Result<Result<Option<GuestValue>, RaisedOutcome>, DriverError> {
     match decode_report(reply)? {
         Report::Completed(value) => Ok(Ok(value)),
         Report::Raised(raised) | Report::Interrupted(raised) => Ok(Err(raised)),
@@ -59,8 +59,8 @@ pub(super) fn decode_global(reply: &[u8]) -> Result<NextGlobal, DriverError> {
     Ok(NextGlobal::Global(name, global))
 }
 
-fn raised(rest: &mut &[u8]) -> Result<Raised, DriverError> {
-    Ok(Raised {
+fn raised(rest: &mut &[u8]) -> Result<RaisedOutcome, DriverError> {
+    Ok(RaisedOutcome {
         type_name: field(rest)?,
         message: field(rest)?,
         traceback: field(rest)?,

@@ -73,7 +73,7 @@ pub enum RestoreError {
 }
 
 /// The saved inodes of a mount. `true` means that only the recorded entries of the inode are saved.
-type Reached = BTreeMap<InodeId, bool>;
+type ReachableInodes = BTreeMap<InodeId, bool>;
 
 impl Vfs {
     /// Encodes the roots and their content for [`restore`](Self::restore). Equal file systems produce equal bytes.
@@ -89,7 +89,7 @@ impl Vfs {
         to.fixed(self.now_ns);
         to.number(self.state.table.next());
         to.length(self.state.roots.len());
-        let mut reached = Reached::new();
+        let mut reached = ReachableInodes::new();
         for root in &self.state.roots {
             to.byte(u8::from(root.source.is_some()));
             to.number(root.dir.0);
@@ -119,7 +119,7 @@ impl Vfs {
 
     /// Collects the inodes of a mount that must be saved: written and open inodes, the targets of changed names with
     /// everything below them, and the directories on the paths to all of these inodes.
-    fn reach(&self, reached: &mut Reached, root: &Root, open: &BTreeSet<InodeId>) {
+    fn reach(&self, reached: &mut ReachableInodes, root: &Root, open: &BTreeSet<InodeId>) {
         let journal = &root.committed;
         let mut left = vec![root.dir];
         left.extend(open.iter().chain(&journal.written).chain(journal.dirs.keys()).copied());
@@ -143,7 +143,14 @@ impl Vfs {
 
     /// Encodes an inode. With `overlay`, only entries in the overlay are encoded, and the source supplies all other
     /// entries.
-    fn encode_inode(&self, to: &mut Encoder, id: InodeId, inode: &Inode, root: &Root, overlay: Option<&Reached>) {
+    fn encode_inode(
+        &self,
+        to: &mut Encoder,
+        id: InodeId,
+        inode: &Inode,
+        root: &Root,
+        overlay: Option<&ReachableInodes>,
+    ) {
         let mut flags = match &inode.body {
             Body::File { content: Content::Private(_), .. } => PRIVATE,
             Body::File { content: Content::Mounted, .. } => MOUNTED,
@@ -177,7 +184,7 @@ impl Vfs {
         }
     }
 
-    fn encode_entries(&self, to: &mut Encoder, dir: InodeId, entries: &Entries, overlay: Option<&Reached>) {
+    fn encode_entries(&self, to: &mut Encoder, dir: InodeId, entries: &Entries, overlay: Option<&ReachableInodes>) {
         let all = entries.between(FIRST_PLACE, entries.next_place());
         let all = all.filter_map(|(place, name)| entries.get(name).map(|entry| (place, name, entry)));
         let written: Vec<_> =

@@ -315,8 +315,8 @@ fn read_of_a_shrunken_host_file_fails() {
 
 #[test]
 fn invalid_and_duplicate_host_names_are_hidden() {
-    struct Odd;
-    impl glovebox_vfs::MountSource for Odd {
+    struct InvalidNames;
+    impl glovebox_vfs::MountSource for InvalidNames {
         fn list(&self, _: &str, _: usize) -> Result<Vec<glovebox_vfs::SourceEntry>, glovebox_vfs::SourceError> {
             let stat = self.stat("x")?.unwrap();
             let names = ["", ".", "..", "a/b", "/", "nul\0", "ok", "ok", &"n".repeat(256)];
@@ -339,7 +339,7 @@ fn invalid_and_duplicate_host_names_are_hidden() {
         }
     }
     let mut vfs = Vfs::new(VfsLimits::default());
-    let root = vfs.add_mount(Arc::new(Odd), Access::ReadOnly).unwrap();
+    let root = vfs.add_mount(Arc::new(InvalidNames), Access::ReadOnly).unwrap();
     let listed = vfs.list(root, "").unwrap();
     assert_eq!(listed.len(), 1);
     assert_eq!(&*listed[0].name, "ok");

@@ -18,7 +18,7 @@ pub(crate) enum HostNode {
 }
 
 #[derive(Clone, Debug)]
-struct Stored {
+struct StoredNode {
     node: HostNode,
     inode: u64,
     modified_ns: u64,
@@ -27,7 +27,7 @@ struct Stored {
 /// A host directory in memory that counts accesses.
 #[derive(Debug, Default)]
 pub(crate) struct FakeHost {
-    nodes: Mutex<BTreeMap<String, Stored>>,
+    nodes: Mutex<BTreeMap<String, StoredNode>>,
     next: AtomicU64,
     pub(crate) lists: AtomicU64,
     pub(crate) stats: AtomicU64,
@@ -41,7 +41,7 @@ pub(crate) struct FakeHost {
 impl FakeHost {
     pub(crate) fn put(&self, path: &str, node: HostNode) {
         let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        let stored = Stored { node, inode: number, modified_ns: number * 1_000 };
+        let stored = StoredNode { node, inode: number, modified_ns: number * 1_000 };
         self.nodes.lock().unwrap().insert(path.to_owned(), stored);
     }
 
@@ -132,7 +132,7 @@ impl FakeHost {
     }
 }
 
-fn stat_of(stored: &Stored) -> SourceStat {
+fn stat_of(stored: &StoredNode) -> SourceStat {
     let (kind, size_bytes) = match &stored.node {
         HostNode::Dir => (FileKind::Directory, 0),
         HostNode::File(data) => (FileKind::File, data.len() as u64),

@@ -183,13 +183,13 @@ fn a_mount_can_be_replaced() {
 }
 
 /// A host directory with one file of 200,000 bytes. Reads return only a few bytes at a time, and fail at `breaks_at`.
-struct Slow {
+struct SlowSource {
     breaks_at: u64,
 }
 
 const SLOW_BYTES: u64 = 200_000;
 
-impl MountSource for Slow {
+impl MountSource for SlowSource {
     fn list(&self, _dir: &str, _limit: usize) -> Result<Vec<SourceEntry>, SourceError> {
         Ok(vec![SourceEntry { name: "file".to_owned(), stat: self.stat("file")?.unwrap() }])
     }
@@ -219,7 +219,7 @@ impl MountSource for Slow {
 
 fn slow(breaks_at: u64) -> (Guest, u32) {
     let mut guest = guest();
-    let root = guest.wasi.vfs_mut().add_mount(Arc::new(Slow { breaks_at }), Access::ReadOnly).unwrap();
+    let root = guest.wasi.vfs_mut().add_mount(Arc::new(SlowSource { breaks_at }), Access::ReadOnly).unwrap();
     guest.wasi.add_mount(Mount::new("/slow", root)).unwrap();
     let fd = guest.open_at(ROOT, "slow/file", 0, READ, 0).unwrap();
     (guest, fd)

@@ -17,8 +17,8 @@ use std::{
 use glovebox_core::{
     Watch as _, check_json,
     tools::{
-        Admission, Answer, CallFailure, FinishedCall, QueuedCall, ReadyCall, Received, ReservedMemory, RunningCall,
-        Start, ToolCalls, ToolRecord, ToolRunner, Toolset, hold_answer, json_text, within,
+        Admission, Answer, CallFailure, CallStart, FinishedCall, NextReply, QueuedCall, ReadyCall, ReservedMemory,
+        RunningCall, ToolCalls, ToolRecord, ToolRunner, Toolset, hold_answer, json_text, within,
     },
 };
 use serde_json::{Value, json};
@@ -111,7 +111,7 @@ impl ToolRunner for ThreadRunner {
         tool.max_bytes
     }
 
-    fn start(&mut self, ready: ReadyCall<Arc<Entry>>) -> Result<Start<ThreadCall>, CallFailure> {
+    fn start(&mut self, ready: ReadyCall<Arc<Entry>>) -> Result<CallStart<ThreadCall>, CallFailure> {
         let ReadyCall { call: QueuedCall { index, name, tool, arguments, text, held, .. }, deadline, max_bytes } =
             ready;
         if let Some(max_calls) = tool.max_calls {
@@ -131,7 +131,7 @@ impl ToolRunner for ThreadRunner {
         let rules = Arc::clone(self.toolbox.rules());
         let job = Job { call, entry: tool, rules, arguments, text, held, max_bytes, abandoned, pending };
         let status = start(&self.threads, &self.completions, job)?;
-        Ok(Start::Running(ThreadCall { status, cancel }))
+        Ok(CallStart::Running(ThreadCall { status, cancel }))
     }
 
     /// Decides whether a queued call can start, given the abandoned calls that still run.
@@ -241,7 +241,7 @@ impl DirectCall<'_> {
         let mut calls = ThreadRunner::calls(toolbox, threads, &limits, Some(origin), watch, cancel, None);
         calls.account().set_room(limits.memory_bytes);
         calls.send(message.as_bytes());
-        while let Received::Pending(due) = calls.take()
+        while let NextReply::Pending(due) = calls.take()
             && !self.cancel.is_cancelled()
         {
             self.cancel.wait(watch.instant(due), true, || calls.has_answer());

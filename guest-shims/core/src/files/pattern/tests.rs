@@ -16,14 +16,14 @@ fn globset(pattern: &str) -> Result<GlobSet, globset::Error> {
 
 /// The numbers of compared patterns and paths.
 #[derive(Debug, Default)]
-struct Compared {
+struct ComparisonCounts {
     patterns: usize,
     refused: usize,
     matches: usize,
     others: usize,
 }
 
-impl Compared {
+impl ComparisonCounts {
     fn pattern(&mut self, pattern: &str, paths: &[String]) {
         // `globset` drops the brace of `\{**`: at `**` it checks the previous character, whether escaped or not.
         if pattern.contains("\\{**") || pattern.contains("\\,**") {
@@ -71,7 +71,7 @@ fn short_patterns_agree_with_globset() {
         ("[", "]^-/ab\\", 5, "]"),
         ("", "a/?*\\", 5, ""),
     ] {
-        let mut compared = Compared::default();
+        let mut compared = ComparisonCounts::default();
         let mut patterns = vec![String::new()];
         for _ in 0..=max {
             patterns.iter().for_each(|pattern| compared.pattern(&format!("{before}{pattern}{behind}"), &paths));
@@ -90,7 +90,7 @@ fn long_patterns_agree_with_globset() {
         "-", "!",
     ];
     let paths = paths(&["a", "b", "ab", ".a", "a.b", "é"]);
-    let mut compared = Compared::default();
+    let mut compared = ComparisonCounts::default();
     for seed in 1..=60_000_u64 {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut below = |max: usize| {

@@ -152,7 +152,7 @@ fn unsupported_typescript_gets_a_replacement() {
 fn type_modules_are_distinguished_from_scripts() {
     let kind = |traceback: &str, line: Option<u32>| {
         let (type_name, message, traceback) = ("SyntaxError".to_owned(), "x".to_owned(), traceback.to_owned());
-        let outcome = Outcome::Raised(Raised { type_name, message, traceback, line });
+        let outcome = Outcome::Raised(RaisedOutcome { type_name, message, traceback, line });
         of(Language::JavaScript, "import './util.ts'", &outcome).pop().unwrap().kind
     };
     assert_eq!(kind("SyntaxError: x\n    at util.ts:1:15", None), AdviceKind::TypescriptSyntax);

@@ -12,7 +12,7 @@ pub(super) fn facts<'a>(language: Language, source: &'a str, outcome: &'a Outcom
 
 fn raised(type_name: &str, message: &str, line: Option<u32>) -> Outcome {
     let (type_name, message) = (type_name.to_owned(), message.to_owned());
-    Outcome::Raised(Raised { type_name, message, traceback: String::new(), line })
+    Outcome::Raised(RaisedOutcome { type_name, message, traceback: String::new(), line })
 }
 
 fn of(language: Language, source: &str, outcome: &Outcome) -> Vec<Advice> {
@@ -184,7 +184,8 @@ fn ambiguous_errors_get_advice_for_their_cause() {
 
     let unsupported = |traceback: &str| {
         let (type_name, message) = ("OSError".to_owned(), "[Errno 58] Not supported".to_owned());
-        let outcome = Outcome::Raised(Raised { type_name, message, traceback: traceback.to_owned(), line: None });
+        let outcome =
+            Outcome::Raised(RaisedOutcome { type_name, message, traceback: traceback.to_owned(), line: None });
         of(Language::Python, "", &outcome).pop().map(|advice| advice.kind)
     };
     assert_eq!(unsupported("    socket.socket()"), Some(AdviceKind::Network));

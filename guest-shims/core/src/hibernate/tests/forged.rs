@@ -12,12 +12,12 @@ use super::{
 use crate::hibernate::header::{Seal, SealKind};
 
 /// A forged session with an arbitrary header and body.
-struct Forged {
+struct ForgedSession {
     info: HibernatedInfo,
     body: Vec<u8>,
 }
 
-impl Forged {
+impl ForgedSession {
     /// Starts with the body of a real session, up to the page ranges.
     fn new(sample: &Sample) -> Self {
         let saved = SavedSession { wasi: Vec::new(), ..sample.saved(&[]) };
@@ -61,7 +61,7 @@ fn seal(info: &HibernatedInfo, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn refused(sample: &Sample, forged: &Forged, reason: &str) {
+fn refused(sample: &Sample, forged: &ForgedSession, reason: &str) {
     let error = sample.decode(&forged.bytes()).unwrap_err();
     assert!(error.to_string().contains(reason), "{reason}: {error}");
 }
@@ -69,7 +69,7 @@ fn refused(sample: &Sample, forged: &Forged, reason: &str) {
 #[test]
 fn unmodified_forgery_is_accepted() {
     let sample = Sample::new();
-    let saved = sample.decode(&Forged::new(&sample).ranges(&[(0, 2), (47, 1)]).pages(3, 3).bytes()).unwrap();
+    let saved = sample.decode(&ForgedSession::new(&sample).ranges(&[(0, 2), (47, 1)]).pages(3, 3).bytes()).unwrap();
     assert_eq!(saved.pages.iter().map(|(number, _)| number).collect::<Vec<_>>(), [0, 1, 47]);
 }
 
@@ -91,10 +91,10 @@ fn page_numbers_must_ascend_within_memory() {
         (&[], 1),
     ];
     for (ranges, claimed) in wrong {
-        let forged = Forged::new(&sample).ranges(ranges).pages(claimed, claimed as usize);
+        let forged = ForgedSession::new(&sample).ranges(ranges).pages(claimed, claimed as usize);
         refused(&sample, &forged, "page numbers");
     }
-    let mut many = Forged::new(&sample);
+    let mut many = ForgedSession::new(&sample);
     many.body.extend_from_slice(&u32::MAX.to_le_bytes());
     refused(&sample, &many, "is truncated");
 }
@@ -102,16 +102,16 @@ fn page_numbers_must_ascend_within_memory() {
 #[test]
 fn globals_must_match_the_image() {
     let sample = Sample::new();
-    let real = Forged::new(&sample);
+    let real = ForgedSession::new(&sample);
     // Damage each byte of the globals: the count, and each global's name length, name and value.
     for at in 0..real.body.len() - 9 {
-        let mut forged = Forged::new(&sample);
+        let mut forged = ForgedSession::new(&sample);
         forged.body[at] ^= 1;
         let forged = forged.ranges(&[]);
         let error = sample.decode(&forged.bytes()).unwrap_err();
         assert!(error.to_string().contains("globals") || error.to_string().contains("decompressed"), "{at}: {error}");
     }
-    let mut stack = Forged::new(&sample);
+    let mut stack = ForgedSession::new(&sample);
     let end = stack.body.len() - 9;
     stack.body[end - 8..end].copy_from_slice(&0x1000_u64.to_le_bytes());
     refused(&sample, &stack.ranges(&[]), "globals");
@@ -121,7 +121,7 @@ fn globals_must_match_the_image() {
 fn entropy_key_must_match_its_mode() {
     let sample = Sample::new();
     for (flag, fits) in [(0, true), (1, false), (2, false), (255, false)] {
-        let mut forged = Forged::new(&sample);
+        let mut forged = ForgedSession::new(&sample);
         let at = forged.body.len() - 9;
         forged.body[at] = flag;
         assert_eq!(sample.decode(&forged.ranges(&[]).bytes()).is_ok(), fits, "{flag}");
@@ -131,9 +131,9 @@ fn entropy_key_must_match_its_mode() {
 #[test]
 fn claimed_sizes_are_checked_against_the_bytes() {
     let sample = Sample::new();
-    refused(&sample, &Forged::new(&sample).ranges(&[(0, 2)]).pages(2, 1), "is truncated");
-    refused(&sample, &Forged::new(&sample).ranges(&[(0, 1)]).pages(1, 2), "trailing bytes");
-    let mut forged = Forged::new(&sample).ranges(&[]);
+    refused(&sample, &ForgedSession::new(&sample).ranges(&[(0, 2)]).pages(2, 1), "is truncated");
+    refused(&sample, &ForgedSession::new(&sample).ranges(&[(0, 1)]).pages(1, 2), "trailing bytes");
+    let mut forged = ForgedSession::new(&sample).ranges(&[]);
     forged.info.wasi_bytes = 10;
     refused(&sample, &forged, "is truncated");
     forged.body.extend_from_slice(&[0; 10]);
@@ -151,11 +151,11 @@ fn memory_must_be_whole_pages_and_cover_the_image() {
         ((128 << 10) + 1, "multiple of 64 KiB"),
         (u64::MAX, "multiple of 64 KiB"),
     ] {
-        let mut forged = Forged::new(&sample).ranges(&[]);
+        let mut forged = ForgedSession::new(&sample).ranges(&[]);
         forged.info.memory_bytes = bytes;
         refused(&sample, &forged, reason);
     }
-    let mut forged = Forged::new(&sample).ranges(&[]);
+    let mut forged = ForgedSession::new(&sample).ranges(&[]);
     forged.info.memory_bytes = 128 << 10;
     sample.decode(&forged.bytes()).unwrap();
     forged.info.page_count = 33;
@@ -170,13 +170,13 @@ fn labels_reject_control_characters() {
     let sample = Sample::new();
     let long = "x".repeat(201);
     for label in ["", "\x1b[2J", "a b", "ä", "a/b", &long] {
-        let mut forged = Forged::new(&sample).ranges(&[]);
+        let mut forged = ForgedSession::new(&sample).ranges(&[]);
         forged.info.runtime = label.into();
         refused(&sample, &forged, "name is invalid");
-        let mut forged = Forged::new(&sample).ranges(&[]);
+        let mut forged = ForgedSession::new(&sample).ranges(&[]);
         forged.info.version = Some(label.into());
         refused(&sample, &forged, "name is invalid");
-        let mut forged = Forged::new(&sample).ranges(&[]);
+        let mut forged = ForgedSession::new(&sample).ranges(&[]);
         forged.info.image_sha256 = label.into();
         refused(&sample, &forged, "not a SHA-256");
     }
@@ -188,12 +188,12 @@ fn decompression_bomb_is_rejected() {
     // A complete body, followed by a gigabyte of zeros. The zeros are rejected as trailing data, without being
     // decompressed.
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
-    encoder.write_all(&Forged::new(&sample).ranges(&[]).body).unwrap();
+    encoder.write_all(&ForgedSession::new(&sample).ranges(&[]).body).unwrap();
     for _ in 0..1024 {
         encoder.write_all(&vec![0; 1 << 20]).unwrap();
     }
     let bomb = encoder.finish().unwrap();
-    let bomb = seal(&Forged::new(&sample).info, &bomb);
+    let bomb = seal(&ForgedSession::new(&sample).info, &bomb);
     // Other processes can slow down an attempt, so only the fastest of ten must be below one second.
     let mut fastest = Duration::MAX;
     for _ in 0..10 {
@@ -211,14 +211,14 @@ fn decompression_bomb_is_rejected() {
 #[test]
 fn oversized_zstd_window_is_rejected() {
     let sample = Sample::new();
-    let body = Forged::new(&sample).ranges(&[]).body;
+    let body = ForgedSession::new(&sample).ranges(&[]).body;
     for (log, fits) in [(20, true), (21, false), (27, false)] {
         let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
         encoder.window_log(log).unwrap();
         encoder.write_all(&body).unwrap();
         // Without a flush, the compressor would choose a window no larger than its input.
         encoder.flush().unwrap();
-        let bytes = seal(&Forged::new(&sample).info, &encoder.finish().unwrap());
+        let bytes = seal(&ForgedSession::new(&sample).info, &encoder.finish().unwrap());
         assert_eq!(sample.decode(&bytes).is_ok(), fits, "{log}");
     }
 }
@@ -226,7 +226,7 @@ fn oversized_zstd_window_is_rejected() {
 #[test]
 fn trailing_data_after_the_frame_is_rejected() {
     let sample = Sample::new();
-    let forged = Forged::new(&sample).ranges(&[]);
+    let forged = ForgedSession::new(&sample).ranges(&[]);
     let frame = zstd::encode_all(&*forged.body, 1).unwrap();
     let more = zstd::encode_all(&b""[..], 1).unwrap();
     let skippable = [&0x184D_2A50_u32.to_le_bytes()[..], &1_u32.to_le_bytes(), b"x"].concat();

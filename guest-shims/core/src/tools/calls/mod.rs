@@ -45,7 +45,7 @@ pub enum Admission {
 
 /// The result of starting a call.
 #[derive(Debug)]
-pub enum Start<R> {
+pub enum CallStart<R> {
     /// The call is running.
     Running(R),
     /// The call has finished.
@@ -107,7 +107,7 @@ pub struct FinishedCall {
 
 /// The result of a read from the device.
 #[derive(Debug)]
-pub enum Received {
+pub enum NextReply {
     /// A reply, as JSON text.
     Reply(String),
     /// No reply is due.
@@ -301,8 +301,8 @@ impl<R: ToolRunner> ToolCalls<R> {
         let deadline = now.saturating_add(Duration::from_millis(self.call_timeout_ms)).min(self.timeout);
         let max_bytes = self.runner.max_bytes(&call.tool).unwrap_or(self.tally.max_bytes());
         match self.runner.start(ReadyCall { call, deadline, max_bytes }) {
-            Ok(Start::Running(running)) => self.running.push(RunningCall { id, index, running, deadline }),
-            Ok(Start::Answered(answer)) => {
+            Ok(CallStart::Running(running)) => self.running.push(RunningCall { id, index, running, deadline }),
+            Ok(CallStart::Answered(answer)) => {
                 let (answer, held) = hold_answer(&self.account, answer);
                 let done = FinishedCall { index, answer, held, ended: self.watch.elapsed() };
                 self.record_finished(id, deadline, done);
@@ -312,13 +312,13 @@ impl<R: ToolRunner> ToolCalls<R> {
     }
 
     /// Takes the next reply, if one is available, and starts queued calls.
-    pub fn take(&mut self) -> Received {
+    pub fn take(&mut self) -> NextReply {
         self.collect();
         self.start();
         match self.unread.pop_front() {
             Some(reply) => {
                 self.runner.end_wait();
-                Received::Reply(match reply {
+                NextReply::Reply(match reply {
                     Reply::Catalogue => self.catalogue(),
                     Reply::NotUnderstood(reason) => not_understood(reason),
                     Reply::Answer { id, answer, ran, held } => {
@@ -330,8 +330,8 @@ impl<R: ToolRunner> ToolCalls<R> {
                 })
             }
             None => match self.running.iter().map(|call| call.deadline).min() {
-                Some(deadline) => Received::Pending(deadline),
-                None => Received::NothingDue,
+                Some(deadline) => NextReply::Pending(deadline),
+                None => NextReply::NothingDue,
             },
         }
     }

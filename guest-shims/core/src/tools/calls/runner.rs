@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::{Admission, FinishedCall, QueuedCall, ReadyCall, RunningCall, Start};
+use super::{Admission, CallStart, FinishedCall, QueuedCall, ReadyCall, RunningCall};
 use crate::{
     Watch,
     tools::{CallFailure, CheckedDefinition, ToolRecord, Toolset},
@@ -36,7 +36,7 @@ pub trait ToolRunner {
     }
 
     /// Starts a call. Fails if the call cannot run; the guest receives the failure.
-    fn start(&mut self, call: ReadyCall<Self::Tool>) -> Result<Start<Self::Running>, CallFailure>;
+    fn start(&mut self, call: ReadyCall<Self::Tool>) -> Result<CallStart<Self::Running>, CallFailure>;
 
     /// Decides whether the next queued call may start while other calls are running.
     fn turn(

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox_core::tools::Received;
+use glovebox_core::tools::NextReply;
 use serde_json::{Value, json};
 
 use super::{ThreadRunner, Tool, ToolRecord, ToolRules, ToolThreads, Toolbox, runner::Calls};
@@ -70,12 +70,12 @@ impl Guest {
         let end = Instant::now() + TEST_TIMEOUT;
         loop {
             let due = match self.calls.take() {
-                Received::Reply(text) => {
+                NextReply::Reply(text) => {
                     self.calls.settle();
                     return Some(serde_json::from_str(&text).unwrap());
                 }
-                Received::NothingDue => return None,
-                Received::Pending(due) => due,
+                NextReply::NothingDue => return None,
+                NextReply::Pending(due) => due,
             };
             assert!(Instant::now() < end, "no reply came");
             self.wake.wait(self.begun.instant(due), true, || self.calls.has_answer());
@@ -85,11 +85,11 @@ impl Guest {
     /// Returns the next reply if it is already available.
     fn peek(&mut self) -> Option<Value> {
         match self.calls.take() {
-            Received::Reply(text) => {
+            NextReply::Reply(text) => {
                 self.calls.settle();
                 Some(serde_json::from_str(&text).unwrap())
             }
-            Received::NothingDue | Received::Pending(_) => None,
+            NextReply::NothingDue | NextReply::Pending(_) => None,
         }
     }
 
