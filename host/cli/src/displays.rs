@@ -105,7 +105,7 @@ fn mention_dropped(execution: &Execution) {
 /// Shows displays on standard output: as images if the terminal supports them, otherwise as text. The text of a result
 /// has already been printed.
 pub(crate) fn show(execution: &Execution) -> io::Result<()> {
-    let pictures = Pictures::of_terminal();
+    let pictures = ImageProtocol::of_terminal();
     for display in &execution.displays {
         let picture = display.data("image/png").filter(|data| data.starts_with(PNG));
         match (picture, pictures) {
@@ -135,7 +135,7 @@ fn show_text(display: &Display) -> io::Result<()> {
 
 /// Protocols for images on terminals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pictures {
+enum ImageProtocol {
     /// kitty's graphics protocol, which Ghostty and WezTerm support as well.
     Kitty,
     /// iTerm2's inline images.
@@ -145,7 +145,7 @@ enum Pictures {
 /// Maximum length of the base64 text in one kitty sequence, in bytes.
 const KITTY_CHUNK: usize = 4096;
 
-impl Pictures {
+impl ImageProtocol {
     fn of_terminal() -> Option<Self> {
         let is = |name: &str, value: &str| env::var_os(name).is_some_and(|set| set == value);
         if !io::stdout().is_terminal() {
@@ -197,9 +197,9 @@ mod tests {
 
     #[test]
     fn images_use_the_terminals_protocol() {
-        assert_eq!(Pictures::Iterm.sequence(b"abc"), "\x1b]1337;File=inline=1;size=3:YWJj\x07");
-        assert_eq!(Pictures::Kitty.sequence(b"abc"), "\x1b_Gf=100,a=T,m=0;YWJj\x1b\\");
-        let long = Pictures::Kitty.sequence(&[0; 4_000]);
+        assert_eq!(ImageProtocol::Iterm.sequence(b"abc"), "\x1b]1337;File=inline=1;size=3:YWJj\x07");
+        assert_eq!(ImageProtocol::Kitty.sequence(b"abc"), "\x1b_Gf=100,a=T,m=0;YWJj\x1b\\");
+        let long = ImageProtocol::Kitty.sequence(&[0; 4_000]);
         assert!(long.starts_with("\x1b_Gf=100,a=T,m=1;AAAA") && long.contains("\x1b\\\x1b_Gm=0;AAA"), "{}", long.len());
     }
 }

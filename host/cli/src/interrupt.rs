@@ -29,7 +29,7 @@ static PRESSED: AtomicBool = AtomicBool::new(false);
 /// `true` while a guest is running.
 static GUEST: AtomicBool = AtomicBool::new(false);
 /// The operation that one press of Ctrl-C stops without ending the process.
-static STOPPABLE: Mutex<Option<Stoppable>> = Mutex::new(None);
+static STOPPABLE: Mutex<Option<CancellableOperation>> = Mutex::new(None);
 
 /// The time for a download to clean up. Compilation does not check for cancellation and needs no cleanup: the cache
 /// stays valid if a process ends at any point.
@@ -41,7 +41,7 @@ const STOPPING: Duration = Duration::from_secs(2);
 
 /// An operation that one press of Ctrl-C stops.
 #[derive(Debug)]
-struct Stoppable {
+struct CancellableOperation {
     token: CancelToken,
     cancelled_at: Option<Instant>,
 }
@@ -125,7 +125,7 @@ fn interrupt_signals() -> io::Result<Signals> {
 fn cancel_running() -> bool {
     match &mut *STOPPABLE.lock().unwrap_or_else(PoisonError::into_inner) {
         None => false,
-        Some(Stoppable { token, cancelled_at }) => {
+        Some(CancellableOperation { token, cancelled_at }) => {
             token.cancel();
             cancelled_at.get_or_insert_with(Instant::now).elapsed() < STOPPING
         }
@@ -144,7 +144,7 @@ pub(crate) fn run_guest<R>(guest: impl FnOnce() -> R) -> R {
 pub(crate) fn stoppable<R>(guest: impl FnOnce(&CancelToken) -> R) -> R {
     let set = |stoppable| *STOPPABLE.lock().unwrap_or_else(PoisonError::into_inner) = stoppable;
     let token = CancelToken::new();
-    set(Some(Stoppable { token: token.clone(), cancelled_at: None }));
+    set(Some(CancellableOperation { token: token.clone(), cancelled_at: None }));
     let result = run_guest(|| guest(&token));
     set(None);
     result

@@ -57,7 +57,7 @@ pub struct Application {
 }
 
 /// A loaded component that can import WASI, but not the sandbox.
-pub(crate) struct Plain {
+pub(crate) struct WasiComponent {
     pub(crate) instance: InstancePre<StoreState<()>>,
     pub(crate) instance_bytes: u64,
     pub(crate) exports: Vec<Export>,
@@ -127,10 +127,10 @@ impl Applications {
     }
 
     /// Loads a component that can import WASI, but not the sandbox.
-    pub(crate) fn plain(&self, name: &str, bytes: &[u8]) -> Result<Plain, LoadError> {
+    pub(crate) fn plain(&self, name: &str, bytes: &[u8]) -> Result<WasiComponent, LoadError> {
         let CompiledComponent { component, instance_bytes, .. } = self.compile(name, bytes)?;
         let instance = link(name, &wasi(name, &component)?, &WASI, &component)?;
-        Ok(Plain { instance, instance_bytes, exports: exports(component.engine(), &component) })
+        Ok(WasiComponent { instance, instance_bytes, exports: exports(component.engine(), &component) })
     }
 
     fn compile(&self, name: &str, bytes: &[u8]) -> Result<CompiledComponent, LoadError> {

@@ -259,12 +259,12 @@ pub(super) fn blocking_threads(config: &ServerConfig) -> usize {
 }
 
 /// The address or the socket of a server.
-enum Listening {
+enum ServerListener {
     Address(BoundServer),
     Socket(SocketListener),
 }
 
-impl Listening {
+impl ServerListener {
     async fn new(config: &ServerConfig, socket: Option<&Path>) -> anyhow::Result<Self> {
         if let Some(path) = socket {
             return Ok(Self::Socket(SocketListener::bind(path)?));
@@ -311,7 +311,7 @@ async fn serve(
     token: &Token,
     socket: Option<&Path>,
 ) -> anyhow::Result<i32> {
-    let listening = Listening::new(config, socket).await?;
+    let listening = ServerListener::new(config, socket).await?;
     let idle = save_idle(tenants.all(), IDLE_LOOK)?;
     let all: Vec<Tenant> = tenants.all().cloned().collect();
     listening.announce(config, token);

@@ -24,7 +24,7 @@ const MEASURE: &str = "import resource, subprocess, sys\n\
 /// Maximum memory of a command in KiB, in addition to the memory that it needs for harmless input.
 const MAX_GROWTH_KIB: u64 = 64 << 10;
 
-struct Measured {
+struct MeasuredCommand {
     code: Option<i32>,
     stderr: String,
     peak_kib: u64,
@@ -61,13 +61,13 @@ impl Images {
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     }
 
-    fn measured(&self, args: &[&str]) -> Measured {
+    fn measured(&self, args: &[&str]) -> MeasuredCommand {
         let mut command = Command::new("python3");
         command.args(["-c", MEASURE, env!("CARGO_BIN_EXE_glovebox")]).args(args);
         let output = command.env("XDG_STATE_HOME", self.0.path()).stdin(Stdio::null()).output().unwrap();
         let printed = text(&output.stderr);
         let (stderr, peak) = printed.trim_end().rsplit_once('\n').unwrap_or(("", printed.trim_end()));
-        Measured { code: output.status.code(), stderr: stderr.to_owned(), peak_kib: peak.parse().unwrap() }
+        MeasuredCommand { code: output.status.code(), stderr: stderr.to_owned(), peak_kib: peak.parse().unwrap() }
     }
 }
 
@@ -80,7 +80,7 @@ fn files_over_a_limit_take_bounded_memory() {
     let base = images.measured(&[&build[..], &["--setup", &missing]].concat());
     assert_eq!(base.code, Some(125), "{}", base.stderr);
     let refused = |args: &[&str], says: &str| {
-        let Measured { code, stderr, peak_kib } = images.measured(args);
+        let MeasuredCommand { code, stderr, peak_kib } = images.measured(args);
         assert!(code == Some(125) && stderr.contains(says) && stderr.len() < 4 << 10, "{args:?}: {code:?} {stderr}");
         let grown = peak_kib.saturating_sub(base.peak_kib);
         assert!(grown < MAX_GROWTH_KIB, "{args:?}: {grown} KiB");

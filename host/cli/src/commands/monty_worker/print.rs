@@ -16,11 +16,11 @@ use crate::output::incomplete;
 /// A sender of output as text. Clones share the bytes of incomplete characters, so that a dump does not split a
 /// character.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Printer(Arc<Mutex<Incomplete>>);
+pub(super) struct Printer(Arc<Mutex<PartialCharacters>>);
 
 /// Bytes that do not form a complete character yet.
 #[derive(Debug, Default)]
-struct Incomplete {
+struct PartialCharacters {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
@@ -40,7 +40,8 @@ impl Printer {
 
     /// Sends replacement characters for incomplete characters at the end of a snippet.
     pub(super) fn finish(&self) {
-        let Incomplete { stdout, stderr } = mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let PartialCharacters { stdout, stderr } =
+            mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         send(Stream::Stdout, &String::from_utf8_lossy(&stdout));
         send(Stream::Stderr, &String::from_utf8_lossy(&stderr));
     }
