@@ -58,7 +58,7 @@ pub(crate) struct EngineInner {
     pub(crate) ticker: Ticker,
     /// The TypeScript stripper, loaded for the first TypeScript script.
     pub(crate) stripper: OnceLock<Stripper>,
-    loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
+    loaded: Mutex<HashMap<RuntimeKey, Arc<Runtime>>>,
     /// An engine with the same configuration, which compiles unmetered code. Created when it is first needed.
     unmetered: OnceLock<Engine>,
     shared: Arc<EngineShared>,
@@ -96,7 +96,7 @@ impl Deref for EngineInner {
 }
 
 /// The key of a loaded runtime: the cache key of its prepared artefact as text.
-type Loaded = String;
+type RuntimeKey = String;
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -218,7 +218,7 @@ impl EngineInner {
         }
     }
 
-    pub(crate) fn loaded(&self, key: &Loaded) -> Option<Arc<Runtime>> {
+    pub(crate) fn loaded(&self, key: &RuntimeKey) -> Option<Arc<Runtime>> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
@@ -233,7 +233,7 @@ impl EngineInner {
 
     /// Stores a runtime that was just loaded and returns the stored one. If two threads loaded it concurrently, the
     /// first result is kept.
-    pub(crate) fn keep(&self, key: Loaded, runtime: Runtime) -> Arc<Runtime> {
+    pub(crate) fn keep(&self, key: RuntimeKey, runtime: Runtime) -> Arc<Runtime> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(loaded.entry(key).or_insert_with(|| Arc::new(runtime)))
     }

@@ -10,7 +10,7 @@ use wasmtime::component::{Resource, ResourceTable};
 
 use super::{
     convert::{self, Grant, SandboxFailure},
-    quotas::{Meter, QuotaUse, Quotas, Share, Usage},
+    quotas::{Meter, QuotaShare, QuotaUse, Quotas, Usage},
     wit::types,
 };
 use crate::{
@@ -64,7 +64,7 @@ struct CachedSandbox {
 /// A resource of the component with its share of the handle quota.
 struct CountedResource<T> {
     resource: T,
-    _share: Share,
+    _share: QuotaShare,
 }
 
 /// The data of a store that has a sandbox.
@@ -155,7 +155,11 @@ impl SandboxCtx {
     }
 
     /// Adds a resource and returns its handle. The caller takes `share` from the quota before it creates the resource.
-    pub(super) fn put<T: Send + 'static>(&mut self, share: Share, resource: T) -> Result<Resource<T>, SandboxFailure> {
+    pub(super) fn put<T: Send + 'static>(
+        &mut self,
+        share: QuotaShare,
+        resource: T,
+    ) -> Result<Resource<T>, SandboxFailure> {
         let handle = self.table.push(CountedResource { resource, _share: share })?;
         Ok(Resource::new_own(handle.rep()))
     }

@@ -86,12 +86,12 @@ pub(super) struct Meter {
 
 /// A share of a quota, returned when dropped.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct QuotaShare {
     meter: Arc<Meter>,
     of: QuotaUse,
 }
 
-/// The usage that is returned to the quota when its [`Share`] is dropped.
+/// The usage that is returned to the quota when its [`QuotaShare`] is dropped.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum QuotaUse {
     Session,
@@ -103,7 +103,7 @@ pub(super) enum QuotaUse {
 /// Fuel reserved for an execution's budget. Dropping the bill returns the fuel that remains in the budget.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Bill {
+pub(super) struct FuelReservation {
     meter: Arc<Meter>,
     fuel: u64,
     budget: Budget,
@@ -137,7 +137,7 @@ impl Meter {
     }
 
     /// Takes a share of a quota. Fails if that would exceed the quota.
-    pub(super) fn take(self: &Arc<Self>, of: QuotaUse) -> Result<Share, QuotaError> {
+    pub(super) fn take(self: &Arc<Self>, of: QuotaUse) -> Result<QuotaShare, QuotaError> {
         let mut used = self.used();
         let Usage { sessions, started, held_bytes, handles, .. } = &mut *used;
         match of {
@@ -146,12 +146,12 @@ impl Meter {
             QuotaUse::Handle => one_more(handles, self.quotas.handles, "handles")?,
             QuotaUse::Bytes(bytes) => more_bytes(held_bytes, bytes, self.quotas.held_bytes)?,
         }
-        Ok(Share { meter: Arc::clone(self), of })
+        Ok(QuotaShare { meter: Arc::clone(self), of })
     }
 
     /// Counts an execution and reserves `fuel` for its budget, or the remaining fuel if that is less. Fails if no fuel
     /// or no execution remains.
-    pub(super) fn execution(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Result<Bill, QuotaError> {
+    pub(super) fn execution(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Result<FuelReservation, QuotaError> {
         let mut used = self.used();
         if used.fuel >= self.quotas.fuel {
             return Err(exceeded("fuel", self.quotas.fuel, RAISE));
@@ -162,7 +162,7 @@ impl Meter {
 
     /// Reserves fuel for a call that runs no script, but may roll a session back or run its exit handlers. The
     /// reservation is empty if no fuel remains.
-    pub(super) fn passing(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Bill {
+    pub(super) fn passing(self: &Arc<Self>, fuel: u64, budget: &Budget) -> FuelReservation {
         self.bill(&mut self.used(), fuel, budget)
     }
 
@@ -179,11 +179,11 @@ impl Meter {
         Ok(())
     }
 
-    fn bill(self: &Arc<Self>, used: &mut Usage, fuel: u64, budget: &Budget) -> Bill {
+    fn bill(self: &Arc<Self>, used: &mut Usage, fuel: u64, budget: &Budget) -> FuelReservation {
         let fuel = fuel.min(self.quotas.fuel.saturating_sub(used.fuel));
         used.fuel += fuel;
         budget.renew(fuel);
-        Bill { meter: Arc::clone(self), fuel, budget: budget.clone() }
+        FuelReservation { meter: Arc::clone(self), fuel, budget: budget.clone() }
     }
 }
 
@@ -203,7 +203,7 @@ fn more_bytes(held: &mut u64, bytes: u64, max: u64) -> Result<(), QuotaError> {
     Ok(())
 }
 
-impl Share {
+impl QuotaShare {
     /// Changes the number of bytes in the share. Fails if that would exceed the quota.
     pub(super) fn resize(&mut self, bytes: u64) -> Result<(), QuotaError> {
         let QuotaUse::Bytes(before) = &mut self.of else { return Ok(()) };
@@ -216,7 +216,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for QuotaShare {
     fn drop(&mut self) {
         let mut used = self.meter.used();
         match self.of {
@@ -228,7 +228,7 @@ impl Drop for Share {
     }
 }
 
-impl Drop for Bill {
+impl Drop for FuelReservation {
     fn drop(&mut self) {
         let left = self.budget.take().min(self.fuel);
         let mut used = self.meter.used();

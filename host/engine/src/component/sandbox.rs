@@ -13,7 +13,7 @@ use super::{
     SandboxCtx,
     convert::{self, SandboxFailure, refused},
     ctx::Caller,
-    quotas::{Meter, QuotaError, QuotaUse, Share},
+    quotas::{Meter, QuotaError, QuotaShare, QuotaUse},
     started::{StartRequest, StartedResource, SuspendableRequest},
     wit::{
         sandbox::{Host, HostBlob, HostFiles},
@@ -255,11 +255,11 @@ impl HostFiles for SandboxCtx {
 #[derive(Debug)]
 pub struct Snapshot {
     files: Files,
-    _share: Share,
+    _share: QuotaShare,
 }
 
 impl Snapshot {
-    pub(super) fn new(files: Files, share: Share) -> Self {
+    pub(super) fn new(files: Files, share: QuotaShare) -> Self {
         Self { files, _share: share }
     }
 
@@ -304,7 +304,7 @@ const MAX_SPARE_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Bytes {
     bytes: Vec<u8>,
-    share: Share,
+    share: QuotaShare,
 }
 
 impl Bytes {
@@ -317,7 +317,7 @@ impl Bytes {
     }
 
     /// Wraps bytes, and adjusts the share that was taken for them.
-    pub(super) fn with(bytes: Vec<u8>, mut share: Share) -> Result<Self, QuotaError> {
+    pub(super) fn with(bytes: Vec<u8>, mut share: QuotaShare) -> Result<Self, QuotaError> {
         share.resize(bytes.capacity() as u64)?;
         Ok(Self { bytes, share })
     }

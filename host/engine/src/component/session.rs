@@ -12,7 +12,7 @@ use super::{
     SandboxCtx,
     convert::{self, SandboxFailure, refused},
     ctx::Caller,
-    quotas::{QuotaUse, Share},
+    quotas::{QuotaShare, QuotaUse},
     sandbox::{Bytes, Snapshot},
     started::StartedResource,
     wit::{
@@ -320,7 +320,7 @@ pub struct SessionResource {
     /// The cancellation token and fuel budget of the session.
     keeper: SessionScope,
     steps: Arc<SessionCalls>,
-    _share: Arc<Share>,
+    _share: Arc<QuotaShare>,
 }
 
 impl fmt::Debug for SessionResource {
@@ -410,7 +410,7 @@ impl Drop for SessionUseGuard {
 pub(super) struct BusySessionError(pub(super) String);
 
 impl SessionResource {
-    pub(super) fn new(session: Session, keeper: SessionScope, share: Share) -> Self {
+    pub(super) fn new(session: Session, keeper: SessionScope, share: QuotaShare) -> Self {
         Self { session, keeper, steps: Arc::default(), _share: Arc::new(share) }
     }
 

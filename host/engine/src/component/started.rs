@@ -16,7 +16,7 @@ use super::{
     caller_tools::check_tools,
     convert::{self, SandboxFailure},
     ctx::Caller,
-    quotas::{Meter, QuotaError, QuotaUse, Share},
+    quotas::{Meter, QuotaError, QuotaShare, QuotaUse},
     sandbox::{Bytes, Snapshot},
     session::{BusyGuard, SessionResource, fuel_of_a_call},
     wit::{
@@ -40,7 +40,7 @@ pub(super) struct StartRequest<'a> {
     /// `true` if the component can read the files of the execution after its end.
     pub(super) retains_files: bool,
     /// The share for the request, returned when the execution has ended. `None` in version 0.2.0.
-    pub(super) request_share: Option<Share>,
+    pub(super) request_share: Option<QuotaShare>,
 }
 
 impl<'a> StartRequest<'a> {
@@ -63,7 +63,7 @@ impl Caller {
     }
 
     /// Takes a share of the byte quota for the maximum output of an execution.
-    pub(super) fn output_share(&self, sandbox: &Sandbox) -> Result<Share, QuotaError> {
+    pub(super) fn output_share(&self, sandbox: &Sandbox) -> Result<QuotaShare, QuotaError> {
         let limits = &sandbox.policy().limits;
         let bytes = [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes];
         self.meter.take(QuotaUse::Bytes(bytes.into_iter().fold(0, u64::saturating_add)))
@@ -72,7 +72,7 @@ impl Caller {
     /// Starts an execution in the sandbox for the requested runtime and policy. `started` is its share of the quota.
     pub(super) fn start(
         &self,
-        started: Share,
+        started: QuotaShare,
         sandbox: Sandbox,
         start: StartRequest<'_>,
     ) -> Result<StartedResource, SandboxFailure> {
@@ -114,7 +114,7 @@ impl Caller {
     pub(super) fn start_in_session(
         &self,
         resource: SessionResource,
-        started: Share,
+        started: QuotaShare,
         request: crate::Request<'_>,
         until_end: impl Send + 'static,
     ) -> Result<StartedResource, SandboxFailure> {
@@ -299,7 +299,7 @@ pub(super) struct SuspendableRequest {
     pub(super) bytes: usize,
     /// The share of the byte quota for the request or the decoded bytes. The handle and the running execution share it.
     /// `None` until the execution starts.
-    pub(super) share: Option<Arc<Share>>,
+    pub(super) share: Option<Arc<QuotaShare>>,
 }
 
 impl SuspendableRequest {
@@ -327,7 +327,7 @@ pub(super) const JOURNAL_MEMORY_BYTES: u64 = JOURNAL_BYTES + (2 * MAX_ENTRIES * 
 pub(super) struct RetainedResults {
     /// The share of the byte quota. Covers the maximum output while the script runs, and the whole result after it has
     /// ended.
-    share: Mutex<Share>,
+    share: Mutex<QuotaShare>,
     files: Mutex<RetainedFiles>,
     /// Set if the result exceeded the quota and was dropped.
     pub(super) over_quota: OnceLock<QuotaError>,
@@ -337,12 +337,12 @@ pub(super) struct RetainedResults {
 #[derive(Debug)]
 pub(super) enum RetainedFiles {
     None,
-    Held { files: Files, _share: Share },
+    Held { files: Files, _share: QuotaShare },
     TooLarge(QuotaError),
 }
 
 impl RetainedResults {
-    pub(super) fn new(share: Share) -> Arc<Self> {
+    pub(super) fn new(share: QuotaShare) -> Arc<Self> {
         Arc::new(Self { share: Mutex::new(share), files: Mutex::new(RetainedFiles::None), over_quota: OnceLock::new() })
     }
 

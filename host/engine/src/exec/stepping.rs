@@ -220,11 +220,11 @@ pub struct Started {
     shared: Arc<SteppingState>,
     cancel: CancelToken,
     /// Set if the execution can be suspended.
-    suspendable: Option<Suspendable>,
+    suspendable: Option<SuspensionParts>,
 }
 
 /// The parts of an execution that a suspension needs.
-struct Suspendable {
+struct SuspensionParts {
     suspension: Arc<Suspension>,
     sandbox: Sandbox,
     request: Arc<RequestParts<'static>>,
@@ -265,7 +265,7 @@ impl Started {
     ) -> Result<Self, ExecuteError> {
         // Use a child token, so that dropping the handle cancels only this execution.
         let cancel = request.cancel_token().map_or_else(CancelToken::new, CancelToken::child);
-        let suspendable = request.options.is_suspendable.then(|| Suspendable {
+        let suspendable = request.options.is_suspendable.then(|| SuspensionParts {
             suspension: Arc::default(),
             sandbox: sandbox.clone(),
             request: match &request.options.replay {
@@ -339,7 +339,7 @@ impl Started {
     /// # Errors
     /// Fails like [`suspend`](Self::suspend), and with [`SuspendError::Running`] if the calls exceed the limit.
     pub fn suspend_within(&self, max_calls_bytes: usize) -> Result<Suspended, SuspendError> {
-        let Suspendable { suspension, sandbox, request, replay } =
+        let SuspensionParts { suspension, sandbox, request, replay } =
             self.suspendable.as_ref().ok_or(SuspendError::NotSuspendable)?;
         match self.shared.pending.wait(Some(Instant::now())) {
             Progress::Waits(_) => {}

@@ -60,7 +60,7 @@ impl Fuel {
 }
 
 /// The data of a store whose code may be metered with fuel.
-pub(crate) trait Fueled: Sized + 'static {
+pub(crate) trait MeteredData: Sized + 'static {
     /// Returns the store's fuel.
     fn fuel(&mut self) -> &mut Fuel;
 
@@ -77,13 +77,13 @@ pub(crate) fn metered(metering: Metering, wasm: Vec<u8>, counter: Counter<'_>) -
 }
 
 /// Defines [`REFUEL_IMPORT`], which refills the counter.
-pub(crate) fn define_refuel<T: Fueled>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
+pub(crate) fn define_refuel<T: MeteredData>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     linker.func_wrap(REFUEL_IMPORT.0, REFUEL_IMPORT.1, refuel::<T>)?;
     Ok(())
 }
 
 /// Connects the store's fuel to the counter of a new instance.
-pub(crate) fn attach<T: Fueled>(mut store: impl AsContextMut<Data = T>, instance: &Instance) {
+pub(crate) fn attach<T: MeteredData>(mut store: impl AsContextMut<Data = T>, instance: &Instance) {
     let found = instance.get_global(&mut store, FUEL_EXPORT);
     if let Fuel::Counted { counter, .. } = store.as_context_mut().data_mut().fuel() {
         *counter = found;
@@ -91,7 +91,7 @@ pub(crate) fn attach<T: Fueled>(mut store: impl AsContextMut<Data = T>, instance
 }
 
 /// Returns the remaining fuel, or `u64::MAX` for unmetered code.
-pub(crate) fn left<T: Fueled>(mut store: impl AsContextMut<Data = T>) -> u64 {
+pub(crate) fn left<T: MeteredData>(mut store: impl AsContextMut<Data = T>) -> u64 {
     match *store.as_context_mut().data_mut().fuel() {
         Fuel::Uncounted(_) => u64::MAX,
         Fuel::Counted { counter: None, reserve } => reserve,
@@ -100,7 +100,7 @@ pub(crate) fn left<T: Fueled>(mut store: impl AsContextMut<Data = T>) -> u64 {
 }
 
 /// Sets the remaining fuel. Must not be called while guest code runs, except from a host function that it called.
-pub(crate) fn set<T: Fueled>(mut store: impl AsContextMut<Data = T>, fuel: u64) -> wasmtime::Result<()> {
+pub(crate) fn set<T: MeteredData>(mut store: impl AsContextMut<Data = T>, fuel: u64) -> wasmtime::Result<()> {
     let mut context = store.as_context_mut();
     let known = context.data_mut().fuel();
     if let Fuel::Uncounted(given) = known {
@@ -120,7 +120,7 @@ pub(crate) fn set<T: Fueled>(mut store: impl AsContextMut<Data = T>, fuel: u64) 
 }
 
 /// Subtracts fuel for a host call. The next check is due as early as if guest code had used the fuel.
-pub(crate) fn charge<T: Fueled>(mut store: impl AsContextMut<Data = T>, amount: u64) -> wasmtime::Result<()> {
+pub(crate) fn charge<T: MeteredData>(mut store: impl AsContextMut<Data = T>, amount: u64) -> wasmtime::Result<()> {
     let Some(counter) = store.as_context_mut().data_mut().fuel().counter() else { return Ok(()) };
     let before = value(&mut store, counter);
     let in_slice = min(amount, u64::try_from(before.saturating_add(1)).unwrap_or(0));
@@ -134,7 +134,7 @@ pub(crate) fn charge<T: Fueled>(mut store: impl AsContextMut<Data = T>, amount: 
 ///
 /// A custom binary can import this function and pass any number. It then loses at least the remaining fuel of its
 /// slice, and never gains any.
-fn refuel<T: Fueled>(mut caller: Caller<'_, T>, exhausted: i64) -> wasmtime::Result<i64> {
+fn refuel<T: MeteredData>(mut caller: Caller<'_, T>, exhausted: i64) -> wasmtime::Result<i64> {
     let counter = match *caller.data_mut().fuel() {
         Fuel::Counted { counter: Some(counter), .. } => counter,
         // A start function runs before the counter is attached.
@@ -177,7 +177,7 @@ mod tests {
         allowed: usize,
     }
 
-    impl Fueled for MeteredState {
+    impl MeteredData for MeteredState {
         fn fuel(&mut self) -> &mut Fuel {
             &mut self.fuel
         }

@@ -10,27 +10,27 @@ use wasmtime::{Func, Store, Val, ValType};
 use crate::guest::recycled::GuestStoreData;
 
 /// The result of a call: `None` if the arguments or the result do not match the function's type.
-type Returned = Option<wasmtime::Result<Option<Value>>>;
+type FunctionResult = Option<wasmtime::Result<Option<Value>>>;
 
-type Call = dyn Fn(&mut Store<GuestStoreData>, &[Value]) -> Returned + Send + Sync;
+type FunctionCall = dyn Fn(&mut Store<GuestStoreData>, &[Value]) -> FunctionResult + Send + Sync;
 
 /// A guest function whose parameters and result are integers.
-pub(crate) struct Function(Box<Call>);
+pub(crate) struct Function(Box<FunctionCall>);
 
 impl Function {
     pub(crate) fn new(function: Func, store: &Store<GuestStoreData>) -> Self {
-        let untyped = || -> Box<Call> { Box::new(move |store, args| call_untyped(function, store, args)) };
+        let untyped = || -> Box<FunctionCall> { Box::new(move |store, args| call_untyped(function, store, args)) };
         Self(typed(function, store).unwrap_or_else(untyped))
     }
 
     /// Calls the function. Returns `None` if `args` or the result do not match its type.
-    pub(crate) fn call(&self, store: &mut Store<GuestStoreData>, args: &[Value]) -> Returned {
+    pub(crate) fn call(&self, store: &mut Store<GuestStoreData>, args: &[Value]) -> FunctionResult {
         (self.0)(store, args)
     }
 }
 
 /// The slow path for signatures that drivers rarely call.
-fn call_untyped(function: Func, store: &mut Store<GuestStoreData>, args: &[Value]) -> Returned {
+fn call_untyped(function: Func, store: &mut Store<GuestStoreData>, args: &[Value]) -> FunctionResult {
     let ty = function.ty(&*store);
     let fits = |(param, arg): (ValType, &Value)| match arg {
         Value::I32(_) => param.is_i32(),
@@ -56,13 +56,13 @@ fn call_untyped(function: Func, store: &mut Store<GuestStoreData>, args: &[Value
 }
 
 /// Returns a call through a [`TypedFunc`](wasmtime::TypedFunc), if the function's type is one that drivers call often.
-fn typed(function: Func, store: &Store<GuestStoreData>) -> Option<Box<Call>> {
+fn typed(function: Func, store: &Store<GuestStoreData>) -> Option<Box<FunctionCall>> {
     let ty = function.ty(store);
     let (params, results): (Vec<ValType>, Vec<ValType>) = (ty.params().collect(), ty.results().collect());
     macro_rules! call {
         ($result:ty, $value:expr, $($kind:ident $arg:ident)*) => {{
             let function = function.typed::<_, $result>(store).ok()?;
-            let call: Box<Call> = Box::new(move |store: &mut Store<GuestStoreData>, args: &[Value]| {
+            let call: Box<FunctionCall> = Box::new(move |store: &mut Store<GuestStoreData>, args: &[Value]| {
                 let [$(Value::$kind($arg)),*] = *args else { return None };
                 Some(function.call(store, ($($arg,)*)).map($value))
             });

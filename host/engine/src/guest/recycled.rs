@@ -32,11 +32,11 @@ use crate::{
     Metering, PoolConfig, TrapKind,
     exec::platform::{EnginePlatform, ExecutionCtx},
     guest::{
-        fuel::{Fuel, Fueled, UNBILLED_FUEL},
+        fuel::{Fuel, MeteredData, UNBILLED_FUEL},
         machine::GuestMachine,
     },
     load::parts::GuestParts,
-    session::{Pristine, bits},
+    session::{PristineImage, bits},
 };
 
 /// The idle, restored instances of a runtime.
@@ -66,7 +66,7 @@ impl RecycledInstances {
     }
 
     /// Restores an instance to its image and stores it, or drops it. `took` is the duration of its script.
-    pub(crate) fn recycle(&self, mut machine: GuestMachine, pristine: &Pristine, took: Duration) {
+    pub(crate) fn recycle(&self, mut machine: GuestMachine, pristine: &PristineImage, took: Duration) {
         if restore(&mut machine, pristine, self.max_pages(took)) {
             self.put_back(machine);
         }
@@ -127,7 +127,7 @@ fn compare(machine: &mut GuestMachine, new: &mut GuestMachine, globals: &[(Strin
 
 /// Restores an instance to its image. Returns `false` if that failed. The instance may then be partly restored and must
 /// be dropped.
-fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: usize) -> bool {
+fn restore(machine: &mut GuestMachine, pristine: &PristineImage, max_private_pages: usize) -> bool {
     if machine.memory_bytes() != pristine.memory_bytes() {
         return false;
     }
@@ -278,7 +278,7 @@ impl GuestStoreData {
     }
 }
 
-impl Fueled for GuestStoreData {
+impl MeteredData for GuestStoreData {
     fn fuel(&mut self) -> &mut Fuel {
         &mut self.fuel
     }

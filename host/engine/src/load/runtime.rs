@@ -20,7 +20,7 @@ use wasmtime::Module;
 use crate::{
     EngineError, ExecuteError, Language, Packages,
     guest::{instantiate::Template, recycled::RecycledInstances},
-    session::Pristine,
+    session::PristineImage,
 };
 
 /// A loaded runtime, shared by all sandboxes that use it.
@@ -59,7 +59,7 @@ pub(crate) struct Image {
     pub(crate) memory_bytes: u64,
     memory: Module,
     globals: BTreeMap<String, u64>,
-    pristine: OnceLock<Pristine>,
+    pristine: OnceLock<PristineImage>,
 }
 
 impl Image {
@@ -81,12 +81,12 @@ impl Image {
     }
 
     /// Returns the pristine image, which is instantiated at first use.
-    pub(crate) fn pristine(&self) -> Result<&Pristine, ExecuteError> {
+    pub(crate) fn pristine(&self) -> Result<&PristineImage, ExecuteError> {
         if let Some(pristine) = self.pristine.get() {
             return Ok(pristine);
         }
         // If two threads create the pristine image concurrently, the second copy is dropped.
-        let made = Pristine::new(&self.memory, &self.globals)?;
+        let made = PristineImage::new(&self.memory, &self.globals)?;
         Ok(self.pristine.get_or_init(|| made))
     }
 }

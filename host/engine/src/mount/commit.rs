@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::{
     directory::HostDirectory,
     error::MountError,
-    folder::{EntryAt, EntryKind, Folder, Ident, is_single_name},
+    folder::{EntryAt, EntryIdentity, EntryKind, Folder, is_single_name},
     journal::{Journal, JournalStep},
     recover::{self, Lock},
     site::CommitSite,
@@ -120,7 +120,7 @@ fn settle(site: &mut CommitSite<'_>, steps: &[JournalStep], written: &mut [(Stri
         JournalStep::Create { path, new, .. } | JournalStep::Replace { path, new, .. } => Some((path.as_str(), new)),
         JournalStep::Remove { .. } | JournalStep::RemoveFolder { .. } => None,
     });
-    let moved: HashMap<&str, &Ident> = moved.collect();
+    let moved: HashMap<&str, &EntryIdentity> = moved.collect();
     for (path, stat) in written {
         if let Some(new) = moved.get(path.as_str())
             && let Ok(EntryAt::Known(now)) = site.find(path)
@@ -295,7 +295,7 @@ struct Entry<'a> {
     /// The names of the parent directories, topmost first.
     path: &'a [String],
     name: &'a str,
-    ident: Ident,
+    ident: EntryIdentity,
 }
 
 /// Calls `show` for each entry below `top`, in no particular order and without recursion. Returns the number of

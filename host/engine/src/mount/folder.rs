@@ -24,7 +24,7 @@ pub(super) enum EntryKind {
 
 /// The identity of a host entry and its state at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Ident {
+pub(super) struct EntryIdentity {
     pub(super) kind: EntryKind,
     /// The device number. Not in the journal, because a reboot can change it.
     #[serde(skip)]
@@ -48,7 +48,7 @@ pub(super) struct Ident {
     pub(super) mode: u32,
 }
 
-impl Ident {
+impl EntryIdentity {
     /// Returns the identity, or `None` for entries other than files, directories and links.
     fn of(metadata: &Metadata) -> Option<Self> {
         let kind = if metadata.is_file() {
@@ -116,13 +116,13 @@ fn unix_ns(seconds: i64, nanoseconds: u32) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryAt {
     Nothing,
-    Known(Ident),
+    Known(EntryIdentity),
     /// A pipe, socket or device. Hidden from guests, never opened and never replaced.
     Special,
 }
 
 impl EntryAt {
-    pub(super) fn known(self) -> Option<Ident> {
+    pub(super) fn known(self) -> Option<EntryIdentity> {
         match self {
             Self::Known(ident) => Some(ident),
             Self::Nothing | Self::Special => None,
@@ -170,7 +170,7 @@ impl Folder {
 
     pub(super) fn find(&self, name: &str) -> io::Result<EntryAt> {
         match self.dir.symlink_metadata(single(name)?) {
-            Ok(metadata) => Ok(Ident::of(&metadata).map_or(EntryAt::Special, EntryAt::Known)),
+            Ok(metadata) => Ok(EntryIdentity::of(&metadata).map_or(EntryAt::Special, EntryAt::Known)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(EntryAt::Nothing),
             Err(error) => Err(error),
         }
@@ -182,8 +182,8 @@ impl Folder {
         Ok((metadata.dev(), metadata.ino()))
     }
 
-    pub(super) fn own_ident(&self) -> io::Result<Ident> {
-        let ident = Ident::of(&self.dir.dir_metadata()?);
+    pub(super) fn own_ident(&self) -> io::Result<EntryIdentity> {
+        let ident = EntryIdentity::of(&self.dir.dir_metadata()?);
         ident.ok_or_else(|| invalid("not a directory"))
     }
 
@@ -191,8 +191,8 @@ impl Folder {
     ///
     /// Checks the type before opening, because opening a device can have side effects. Opens without blocking and
     /// checks again, because the file may have been swapped for a pipe.
-    pub(super) fn open_file(&self, name: &str) -> io::Result<(File, Ident)> {
-        let is_file = |ident: &Ident| ident.kind == EntryKind::File;
+    pub(super) fn open_file(&self, name: &str) -> io::Result<(File, EntryIdentity)> {
+        let is_file = |ident: &EntryIdentity| ident.kind == EntryKind::File;
         if !self.find(name)?.known().is_some_and(|i| is_file(&i)) {
             return Err(invalid("not a regular file"));
         }
@@ -200,7 +200,7 @@ impl Folder {
         options.read(true).follow(FollowSymlinks::No);
         options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
         let file = self.dir.open_with(single(name)?, &options)?;
-        let ident = Ident::of(&file.metadata()?).filter(is_file);
+        let ident = EntryIdentity::of(&file.metadata()?).filter(is_file);
         Ok((file, ident.ok_or_else(|| invalid("not a regular file"))?))
     }
 

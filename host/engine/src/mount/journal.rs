@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     commit,
     error::{Collision, MountError},
-    folder::{EntryAt, EntryKind, Folder, Ident},
+    folder::{EntryAt, EntryIdentity, EntryKind, Folder},
     site::{CommitSite, expect, move_free},
 };
 
@@ -45,16 +45,16 @@ pub(super) enum JournalStep {
     /// Moves a file, a link or a whole new tree to an unused name.
     Create {
         path: String,
-        new: Ident,
+        new: EntryIdentity,
         /// The fingerprint of the tree's entries.
         tree: Option<String>,
     },
     /// Moves a file or link over an existing file or link, which was saved as [`old_slot`] earlier.
-    Replace { path: String, old: Ident, new: Ident },
+    Replace { path: String, old: EntryIdentity, new: EntryIdentity },
     /// Moves a file or link to the private directory.
-    Remove { path: String, old: Ident },
+    Remove { path: String, old: EntryIdentity },
     /// Removes a directory, which earlier steps have emptied.
-    RemoveFolder { path: String, old: Ident },
+    RemoveFolder { path: String, old: EntryIdentity },
 }
 
 impl JournalStep {
@@ -197,7 +197,13 @@ impl CommitSite<'_> {
 
     /// Returns `true` if the entry of a `Create` step is at its path, and `false` if the step was not carried out or
     /// the host removed the entry. Fails if the host changed the entry.
-    fn find_created(&mut self, index: usize, path: &str, new: &Ident, tree: Option<&str>) -> Result<bool, MountError> {
+    fn find_created(
+        &mut self,
+        index: usize,
+        path: &str,
+        new: &EntryIdentity,
+        tree: Option<&str>,
+    ) -> Result<bool, MountError> {
         if self.find_slot(&new_slot(index))? != EntryAt::Nothing {
             return Ok(false);
         }

@@ -15,7 +15,7 @@ use super::{
     SYNC_EACH_COUNT,
     commit::{Walker, split, split_last},
     error::{Collision, MountError},
-    folder::{EntryAt, EntryKind, Folder, Ident},
+    folder::{EntryAt, EntryIdentity, EntryKind, Folder},
     journal::{JournalStep, new_slot, old_slot},
 };
 
@@ -151,7 +151,7 @@ impl<'a> CommitSite<'a> {
             let linked = keep(parent, name, staging, &old_slot(index), old.kind).map_err(failed())?;
             let now = parent.find(name).map_err(failed())?.known();
             let expected = if linked { old.moved() } else { *old };
-            let now = now.filter(|now| Ident { inode: old.inode, ..*now }.same(&expected));
+            let now = now.filter(|now| EntryIdentity { inode: old.inode, ..*now }.same(&expected));
             *old = now.ok_or_else(|| MountError::conflict(path.as_str(), Collision::Changed))?;
             // If other names of this file are part of the same commit, the commit updates the file's change time.
             if old.names > if linked { 2 } else { 1 } {
@@ -270,7 +270,7 @@ impl<'a> CommitSite<'a> {
     }
 }
 
-fn differs(found: EntryAt, old: &Ident) -> Option<Collision> {
+fn differs(found: EntryAt, old: &EntryIdentity) -> Option<Collision> {
     match found {
         EntryAt::Nothing => Some(Collision::Vanished),
         EntryAt::Known(ident) if ident.same(old) => None,
@@ -278,7 +278,7 @@ fn differs(found: EntryAt, old: &Ident) -> Option<Collision> {
     }
 }
 
-pub(super) fn expect(folder: &Folder, name: &str, path: &str, ident: &Ident) -> Result<(), MountError> {
+pub(super) fn expect(folder: &Folder, name: &str, path: &str, ident: &EntryIdentity) -> Result<(), MountError> {
     let found = folder.find(name).map_err(MountError::io("inspect", path))?;
     match differs(found, ident) {
         None => Ok(()),

@@ -12,7 +12,7 @@ use glovebox_vfs::{CommitStep, InodeId, SourceStat, Vfs, VfsError};
 use super::{
     commit::{self, Walker, WrittenFiles},
     error::{Collision, MountError},
-    folder::{EntryAt, EntryKind, Folder, Ident},
+    folder::{EntryAt, EntryIdentity, EntryKind, Folder},
     journal::{JournalStep, new_slot},
     site::CommitSite,
 };
@@ -133,7 +133,11 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
 
     /// Returns the host's entry at a path, or `None` if the host removed it. Fails with a conflict if it is not as
     /// expected.
-    fn current(&mut self, path: &str, expected: impl Fn(&Ident) -> bool) -> Result<Option<Ident>, MountError> {
+    fn current(
+        &mut self,
+        path: &str,
+        expected: impl Fn(&EntryIdentity) -> bool,
+    ) -> Result<Option<EntryIdentity>, MountError> {
         match self.site.find(path)? {
             EntryAt::Nothing => Ok(None),
             EntryAt::Known(ident) if expected(&ident) => Ok(Some(ident)),
@@ -189,7 +193,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
         Ok(())
     }
 
-    fn record_written(&mut self, path: &str, ident: &Ident) {
+    fn record_written(&mut self, path: &str, ident: &EntryIdentity) {
         // A directory's times change while entries are added, and commits do not compare them.
         if ident.kind != EntryKind::Folder {
             self.written.push((path.to_owned(), ident.source_stat()));
@@ -219,7 +223,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
 }
 
 /// Returns `true` if the host's entry is a file or link in the state that the guest saw.
-fn is_shown_file(ident: &Ident, base: Option<&SourceStat>) -> bool {
+fn is_shown_file(ident: &EntryIdentity, base: Option<&SourceStat>) -> bool {
     ident.kind != EntryKind::Folder && base.is_none_or(|base| ident.source_stat() == *base)
 }
 
@@ -229,9 +233,9 @@ fn make(
     name: &str,
     path: &str,
     item: Item<'_>,
-    old: Option<&Ident>,
+    old: Option<&EntryIdentity>,
     sync: bool,
-) -> Result<Ident, MountError> {
+) -> Result<EntryIdentity, MountError> {
     let failed = || MountError::io("stage", path);
     match item {
         Item::Folder => folder.create_folder(name, 0o777).map_err(failed())?,

@@ -41,7 +41,7 @@ mod variables;
 use crate::{ExecuteError, Sandbox};
 
 pub use handle::Session;
-pub(crate) use pages::{Pristine, bits};
+pub(crate) use pages::{PristineImage, bits};
 pub(crate) use shared::check_id;
 pub use shared::{SessionOptions, SharedWorkspace};
 pub use variables::{FunctionSignature, KeywordParameter, SessionVariable, VariableKind};

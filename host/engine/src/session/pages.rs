@@ -13,7 +13,7 @@ use crate::{
 /// A memory and the image to compare it with.
 struct ImageComparison<'a> {
     memory: &'a [Page],
-    pristine: &'a Pristine,
+    pristine: &'a PristineImage,
 }
 
 impl GuestPages for ImageComparison<'_> {
@@ -63,7 +63,7 @@ impl PrivateBytes {
 
 /// Returns the pages of `memory` that differ from the image, sharing equal pages with `earlier`. Compares only the
 /// pages in `numbers`, if they are known.
-pub(super) fn own_pages(memory: &[u8], pristine: &Pristine, numbers: Option<Vec<u32>>, earlier: Pages) -> Pages {
+pub(super) fn own_pages(memory: &[u8], pristine: &PristineImage, numbers: Option<Vec<u32>>, earlier: Pages) -> Pages {
     let mut compared = ImageComparison { memory: memory.as_chunks::<PAGE_BYTES>().0, pristine };
     match numbers {
         Some(numbers) => Pages::of(&mut compared, numbers, earlier),
@@ -77,14 +77,14 @@ pub(super) fn own_pages(memory: &[u8], pristine: &Pristine, numbers: Option<Vec<
 /// The memory of a runtime's image, in which no code ever runs. Sessions are compared with it when they are saved.
 ///
 /// The memory is a mapping of the image's file. It needs address space and one pool slot, but no private memory.
-pub(crate) struct Pristine {
+pub(crate) struct PristineImage {
     store: Store<()>,
     memory: Memory,
     /// Export names and values of an idle interpreter's mutable globals, sorted by name.
     globals: Vec<(String, u64)>,
 }
 
-impl Pristine {
+impl PristineImage {
     /// Instantiates an image's memory.
     pub(crate) fn new(memory: &Module, globals: &BTreeMap<String, u64>) -> Result<Self, ExecuteError> {
         let mut store = Store::new(memory.engine(), ());
@@ -179,11 +179,11 @@ mod tests {
         }
     }
 
-    fn with_engines(test: impl Fn(&wasmtime::Engine, &Module, &Pristine)) {
+    fn with_engines(test: impl Fn(&wasmtime::Engine, &Module, &PristineImage)) {
         for pool in [None, Some(PoolConfig { instance_count: 8, ..PoolConfig::default() })] {
             let engine = wasmtime_engine(pool.as_ref(), crate::Metering::Fuel).unwrap();
             let module = Module::new(&engine, module_bytes()).unwrap();
-            test(&engine, &module, &Pristine::new(&module, &BTreeMap::new()).unwrap());
+            test(&engine, &module, &PristineImage::new(&module, &BTreeMap::new()).unwrap());
         }
     }
 

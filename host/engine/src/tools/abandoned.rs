@@ -29,11 +29,11 @@ pub(super) type Origin = Option<String>;
 
 /// A sandbox's abandoned calls that still run.
 #[derive(Debug, Default)]
-pub(super) struct AbandonedCalls(Mutex<BTreeMap<Origin, Share>>);
+pub(super) struct AbandonedCalls(Mutex<BTreeMap<Origin, AbandonedShare>>);
 
 /// The number and size of one origin's abandoned calls.
 #[derive(Clone, Copy, Debug, Default)]
-struct Share {
+struct AbandonedShare {
     calls: usize,
     bytes: u64,
 }

@@ -326,9 +326,9 @@ mod tests {
 
     /// A counter of how often a task is woken.
     #[derive(Default)]
-    struct Wakes(AtomicUsize);
+    struct WakeCounter(AtomicUsize);
 
-    impl Wake for Wakes {
+    impl Wake for WakeCounter {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn task_is_woken_only_when_the_guest_waits_for_the_caller() {
-        let (pending, wakes) = (Arc::new(PendingCalls::default()), Arc::new(Wakes::default()));
+        let (pending, wakes) = (Arc::new(PendingCalls::default()), Arc::new(WakeCounter::default()));
         let waker = Waker::from(Arc::clone(&wakes));
         let context = Context::from_waker(&waker);
         let woken = || wakes.0.load(Ordering::SeqCst);
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn observer_sees_each_call_once_and_the_end() {
-        let (pending, wakes) = (Arc::new(PendingCalls::default()), Arc::new(Wakes::default()));
+        let (pending, wakes) = (Arc::new(PendingCalls::default()), Arc::new(WakeCounter::default()));
         let mut seen = BTreeSet::new();
         let mut new = |max_count| {
             let calls = pending.new_calls(&mut seen, max_count, u64::MAX)?;

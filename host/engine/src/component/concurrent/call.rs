@@ -8,7 +8,7 @@ use crate::{
         SandboxCtx,
         convert::{SandboxFailure, weight},
         ctx::Caller,
-        quotas::{QuotaUse, Share},
+        quotas::{QuotaShare, QuotaUse},
         started::request_bytes,
         thread_call::ThreadCall,
         wit::types::{Policy, Request, Runtime, Tool},
@@ -20,9 +20,9 @@ use crate::{
 pub(super) struct Call {
     pub(super) caller: Arc<Caller>,
     /// The shares of the byte quota for the arguments and for the output of `execute`.
-    pub(super) bytes: Vec<Share>,
+    pub(super) bytes: Vec<QuotaShare>,
     /// The share for a started execution, dropped last. `start` moves it to the execution.
-    pub(super) started: Option<Share>,
+    pub(super) started: Option<QuotaShare>,
 }
 
 impl Call {
@@ -49,7 +49,7 @@ impl Call {
 
     /// Takes the share for the arguments out of the call and shrinks it to the size of the request. The execution keeps
     /// the share until it ends.
-    pub(super) fn take_request_share(&mut self, request: &Request) -> Result<Option<Share>, SandboxFailure> {
+    pub(super) fn take_request_share(&mut self, request: &Request) -> Result<Option<QuotaShare>, SandboxFailure> {
         let mut share = self.bytes.pop();
         if let Some(share) = &mut share {
             share.resize(request_bytes(request) as u64)?;

@@ -74,9 +74,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Wakes(AtomicUsize);
+    struct WakeCounter(AtomicUsize);
 
-    impl Wake for Wakes {
+    impl Wake for WakeCounter {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn each_observer_is_woken_once_per_observation_and_leaves_nothing_behind() {
-        let (observers, wakes) = (Arc::new(Observers::default()), Arc::new(Wakes::default()));
+        let (observers, wakes) = (Arc::new(Observers::default()), Arc::new(WakeCounter::default()));
         let waker = Waker::from(Arc::clone(&wakes));
         let context = Context::from_waker(&waker);
         let (first, second) = (observers.observer(), observers.observer());

@@ -9,7 +9,7 @@ use super::{
     call::{Call, runtime_bytes, tool_bytes},
     observers::Observers,
     session_call::{SessionCall, UsedSession, create},
-    session_streams::{BytesStream, Incoming, SizeLimit},
+    session_streams::{BytesStream, SizeLimit, UploadStream},
     started::ConcurrentExecution,
     wit_session::{Host, HostSession, HostSessionWithStore, SessionOptions},
 };
@@ -18,7 +18,7 @@ use crate::{
     component::{
         SandboxCtx,
         convert::{self, SandboxFailure, refused, weight},
-        quotas::{QuotaUse, Share},
+        quotas::{QuotaShare, QuotaUse},
         sandbox::{Bytes, list_files},
         session::SessionResource,
         started::request_bytes,
@@ -77,7 +77,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         options: SessionOptions,
     ) -> Result<Resource<SessionResource>, SandboxFailure> {
         let begun = accessor.with(|access| {
-            Incoming::begin(access, state, |ctx| Ok((begin_creation(ctx, &runtime, &policy, &options)?, None)))
+            UploadStream::begin(access, state, |ctx| Ok((begin_creation(ctx, &runtime, &policy, &options)?, None)))
         });
         let ((call, handle), incoming) = begun?;
         let state = incoming.all().await?;
@@ -190,7 +190,8 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         contents: StreamReader<u8>,
         if_exists: IfExists,
     ) -> Result<(), SandboxFailure> {
-        let begun = accessor.with(|access| Incoming::begin(access, contents, |ctx| begin_upload(ctx, &session, &path)));
+        let begun =
+            accessor.with(|access| UploadStream::begin(access, contents, |ctx| begin_upload(ctx, &session, &path)));
         let ((call, session), incoming) = begun?;
         let contents = incoming.all().await?;
         let call = SessionCall::admit(call, session)?;
@@ -329,7 +330,7 @@ fn begin_creation(
     runtime: &Runtime,
     policy: &Policy,
     SessionOptions { context, tools }: &SessionOptions,
-) -> Result<(Call, Share), SandboxFailure> {
+) -> Result<(Call, QuotaShare), SandboxFailure> {
     let context_bytes = context.as_ref().map_or(0, String::len) as u64;
     let tool_bytes = tool_bytes(tools.as_deref().unwrap_or_default());
     let bytes = [context_bytes, tool_bytes, runtime_bytes(runtime), weight(policy)];
@@ -365,7 +366,7 @@ fn snapshot(call: &Call, session: UsedSession) -> Result<Files, SandboxFailure> 
 fn stream<T: 'static>(
     accessor: &Accessor<T, HasSelf<SandboxCtx>>,
     bytes: Bytes,
-    handle: Share,
+    handle: QuotaShare,
 ) -> Result<StreamReader<u8>, SandboxFailure> {
     accessor.with(|access| Ok(StreamReader::new(access, BytesStream::new(bytes, handle))?))
 }

@@ -8,7 +8,7 @@ use crate::{
     component::{
         SandboxCtx,
         convert::SandboxFailure,
-        quotas::{QuotaUse, Share},
+        quotas::{QuotaShare, QuotaUse},
         session::{BusyGuard, SessionResource, SessionUseGuard},
         wit::types::SandboxError,
     },
@@ -46,7 +46,7 @@ impl SessionCall {
     }
 
     /// Takes the share for the handle or the stream that the call returns.
-    pub(super) fn with_handle(self) -> Result<(Self, Share), SandboxFailure> {
+    pub(super) fn with_handle(self) -> Result<(Self, QuotaShare), SandboxFailure> {
         let handle = self.call.caller.meter.take(QuotaUse::Handle)?;
         Ok((self, handle))
     }
@@ -87,7 +87,7 @@ impl SessionCall {
 pub(super) async fn create<T: Send + 'static>(
     accessor: &Accessor<T, HasSelf<SandboxCtx>>,
     call: Call,
-    handle: Share,
+    handle: QuotaShare,
     make: impl FnOnce(&mut Call, &CancelToken) -> Result<SessionResource, SandboxFailure> + Send + 'static,
 ) -> Result<Resource<SessionResource>, SandboxFailure> {
     let session = call.run(make).await?;

@@ -22,7 +22,7 @@ use super::streams::MAX_CHUNK_BYTES;
 use crate::component::{
     SandboxCtx,
     convert::SandboxFailure,
-    quotas::{QuotaUse, Share},
+    quotas::{QuotaShare, QuotaUse},
     sandbox::Bytes,
     wit::types::SandboxError,
 };
@@ -31,11 +31,11 @@ use crate::component::{
 pub(super) struct BytesStream {
     bytes: Option<Bytes>,
     offset: usize,
-    _handle: Share,
+    _handle: QuotaShare,
 }
 
 impl BytesStream {
-    pub(super) fn new(bytes: Bytes, handle: Share) -> Self {
+    pub(super) fn new(bytes: Bytes, handle: QuotaShare) -> Self {
         Self { bytes: Some(bytes), offset: 0, _handle: handle }
     }
 }
@@ -81,11 +81,11 @@ pub(super) struct SizeLimit {
 
 /// The bytes of a stream that the component writes. Dropping the value discards the bytes, and ends the stream at the
 /// next write.
-pub(super) struct Incoming(Arc<IncomingState>);
+pub(super) struct UploadStream(Arc<UploadState>);
 
-struct IncomingState(Mutex<Received>);
+struct UploadState(Mutex<UploadBuffer>);
 
-struct Received {
+struct UploadBuffer {
     /// `None` after an error, and after the call has taken the bytes or was dropped.
     bytes: Option<Bytes>,
     /// `None` if only the quota limits the size.
@@ -97,11 +97,11 @@ struct Received {
 
 /// The host's reader of the stream. The store owns it until the component drops the writable end.
 struct Reader {
-    state: Arc<IncomingState>,
-    _handle: Share,
+    state: Arc<UploadState>,
+    _handle: QuotaShare,
 }
 
-impl Incoming {
+impl UploadStream {
     /// Starts to read a stream if `begin` admits the call. Closes the stream if `begin` fails.
     pub(super) fn begin<T: 'static, R>(
         mut access: Access<'_, T, HasSelf<SandboxCtx>>,
@@ -119,8 +119,8 @@ impl Incoming {
                 return Err(failure);
             }
         };
-        let received = Received { bytes: Some(bytes), limit, end: None, waker: None };
-        let state = Arc::new(IncomingState(Mutex::new(received)));
+        let received = UploadBuffer { bytes: Some(bytes), limit, end: None, waker: None };
+        let state = Arc::new(UploadState(Mutex::new(received)));
         stream.pipe(access, Reader { state: Arc::clone(&state), _handle: handle })?;
         Ok((begun, Self(state)))
     }
@@ -138,22 +138,22 @@ impl Incoming {
     }
 }
 
-impl Drop for Incoming {
+impl Drop for UploadStream {
     fn drop(&mut self) {
         let bytes = self.0.received().bytes.take();
         drop(bytes);
     }
 }
 
-impl IncomingState {
-    fn received(&self) -> MutexGuard<'_, Received> {
+impl UploadState {
+    fn received(&self) -> MutexGuard<'_, UploadBuffer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends bytes. Returns `false` if the host has stopped reading.
     fn append(&self, more: &[u8]) -> bool {
         let mut received = self.received();
-        let Received { bytes: Some(bytes), limit, .. } = &mut *received else { return false };
+        let UploadBuffer { bytes: Some(bytes), limit, .. } = &mut *received else { return false };
         let size = (bytes.as_slice().len() as u64).saturating_add(more.len() as u64);
         let refusal = match limit.take_if(|limit| size > limit.bytes) {
             Some(limit) => Some(limit.error),

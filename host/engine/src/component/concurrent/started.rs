@@ -22,7 +22,7 @@ use crate::{
     component::{
         SandboxCtx,
         convert::SandboxFailure,
-        quotas::{QuotaUse, Share},
+        quotas::{QuotaShare, QuotaUse},
         started::StartedResource,
         wit::types::{CallFailure, Execution, SandboxError},
     },
@@ -116,7 +116,7 @@ impl SandboxCtx {
     fn stream_of(
         &mut self,
         started: &Resource<ConcurrentExecution>,
-    ) -> Result<(ConcurrentExecution, Share), SandboxFailure> {
+    ) -> Result<(ConcurrentExecution, QuotaShare), SandboxFailure> {
         let execution = self.check_present()?.get(started)?.clone();
         Ok((execution, self.caller.meter.take(QuotaUse::Handle)?))
     }

@@ -19,7 +19,7 @@ use super::{
     started::ConcurrentExecution,
     wit::{self, Event},
 };
-use crate::{Stream, ToolRequest, component::quotas::Share};
+use crate::{Stream, ToolRequest, component::quotas::QuotaShare};
 
 /// Maximum number of bytes per read or write of a stream of bytes.
 pub(super) const MAX_CHUNK_BYTES: usize = 1 << 20;
@@ -33,7 +33,7 @@ pub(super) struct Output {
     stream: Stream,
     offset: u64,
     observer: Observer,
-    _share: Share,
+    _share: QuotaShare,
 }
 
 /// A stream of the calls to the component's tools.
@@ -43,18 +43,18 @@ pub(super) struct Calls {
     seen: BTreeSet<usize>,
     observer: Observer,
     /// The shares for the handle, and for calls that were read but not yet received by the component.
-    _shares: [Share; 2],
+    _shares: [QuotaShare; 2],
 }
 
 impl Output {
-    pub(super) fn new(execution: ConcurrentExecution, stream: Stream, share: Share) -> Self {
+    pub(super) fn new(execution: ConcurrentExecution, stream: Stream, share: QuotaShare) -> Self {
         let observer = execution.observer();
         Self { execution, stream, offset: 0, observer, _share: share }
     }
 }
 
 impl Calls {
-    pub(super) fn new(execution: ConcurrentExecution, shares: [Share; 2]) -> Self {
+    pub(super) fn new(execution: ConcurrentExecution, shares: [QuotaShare; 2]) -> Self {
         let observer = execution.observer();
         Self { execution, seen: BTreeSet::new(), observer, _shares: shares }
     }

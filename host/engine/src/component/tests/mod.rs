@@ -25,12 +25,12 @@ use super::{
 use crate::{Engine, EngineConfig};
 
 /// Distinct names for functions with the same name in two interfaces.
-trait Named {
+trait UnambiguousCalls {
     fn run(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, SandboxFailure>;
     fn provider(&mut self) -> ProviderInfo;
 }
 
-impl Named for SandboxCtx {
+impl UnambiguousCalls for SandboxCtx {
     fn run(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, SandboxFailure> {
         Host::execute(self, runtime, request, policy)
     }

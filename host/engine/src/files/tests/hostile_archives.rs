@@ -211,17 +211,17 @@ fn headers_are_bounded_in_number() {
     let top = space.top();
     let header = raw(EntryType::XGlobalHeader, b"g", b"", b"");
     let endless = std::iter::repeat_with(|| &header[..]);
-    let endless = Endless { headers: endless, rest: &[] };
+    let endless = EndlessHeaders { headers: endless, rest: &[] };
     let imported = change::atomically(&mut space.vfs, |vfs| archive::import(vfs, top, endless, IfExists::Fail));
     assert!(imported.unwrap_err().to_string().contains("more entries"));
 }
 
-struct Endless<'h, I> {
+struct EndlessHeaders<'h, I> {
     headers: I,
     rest: &'h [u8],
 }
 
-impl<'h, I: Iterator<Item = &'h [u8]>> Read for Endless<'h, I> {
+impl<'h, I: Iterator<Item = &'h [u8]>> Read for EndlessHeaders<'h, I> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         if self.rest.is_empty() {
             self.rest = self.headers.next().unwrap_or_default();
@@ -259,8 +259,8 @@ fn malformed_archives_are_refused() {
 
 #[test]
 fn a_reader_that_fails_changes_nothing() {
-    struct Failing;
-    impl Read for Failing {
+    struct FailingReader;
+    impl Read for FailingReader {
         fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
             Err(std::io::ErrorKind::ConnectionReset.into())
         }
@@ -269,7 +269,7 @@ fn a_reader_that_fails_changes_nothing() {
     let top = space.top();
     let good = file(b"x", &[7; 1_000]);
     for end in [0, 100, 512, 600] {
-        let reader = (&good[..end]).chain(Failing);
+        let reader = (&good[..end]).chain(FailingReader);
         let imported = change::atomically(&mut space.vfs, |vfs| archive::import(vfs, top, reader, IfExists::Fail));
         assert!(matches!(imported, Err(FilesError::Io { .. })), "{end}: {imported:?}");
     }

@@ -9,7 +9,7 @@ use wasmtime::{Caller, Extern, Linker, Memory, Module, TypedFunc};
 use crate::{
     exec::platform::ExecutionCtx,
     guest::{
-        fuel::{Fuel, Fueled},
+        fuel::{Fuel, MeteredData},
         recycled::{GuestLimiter, UnwindError},
     },
 };
@@ -209,7 +209,7 @@ impl Glue {
     }
 }
 
-impl Fueled for Glue {
+impl MeteredData for Glue {
     fn fuel(&mut self) -> &mut Fuel {
         &mut self.fuel
     }

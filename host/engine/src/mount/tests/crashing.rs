@@ -15,7 +15,7 @@ use super::super::{HostDirectory, MountError, RESERVED_PREFIX, recover};
 use super::*;
 
 /// A commit that was prepared up to its journal.
-pub(super) struct Prepared {
+pub(super) struct PreparedCommit {
     pub(super) host: HostDirectory,
     pub(super) name: String,
     pub(super) journal: Journal,
@@ -23,7 +23,7 @@ pub(super) struct Prepared {
 }
 
 /// Fills a directory with the sample and prepares a commit of the sample's plan.
-pub(super) fn prepared(path: &Path) -> Prepared {
+pub(super) fn prepared(path: &Path) -> PreparedCommit {
     sample(path);
     let before = state(path);
     let host = writable(path);
@@ -32,7 +32,7 @@ pub(super) fn prepared(path: &Path) -> Prepared {
     let (name, staging) = recover::make_staging(host.root()).unwrap();
     let mut site = CommitSite::new(host.root(), &staging, &name);
     let (journal, _) = super::super::commit::prepare(&mut site, &plan, &mut guest.vfs).unwrap();
-    Prepared { host, name, journal, before }
+    PreparedCommit { host, name, journal, before }
 }
 
 fn without_private(mut state: BTreeMap<String, Node>) -> BTreeMap<String, Node> {

@@ -15,14 +15,14 @@ use crate::{
 };
 
 /// A sandbox with a tool that hangs.
-struct Hanging {
+struct HangingSandbox {
     threads: Arc<ToolThreads>,
     toolbox: Arc<Toolbox>,
     open: mpsc::Sender<()>,
     begun: mpsc::Receiver<()>,
 }
 
-impl Hanging {
+impl HangingSandbox {
     fn new() -> Self {
         let (gate, open, begun) = gate();
         let toolbox = Arc::new(Toolbox::new(&[gate, echo()]).unwrap());
@@ -67,7 +67,7 @@ impl Hanging {
     }
 }
 
-impl Drop for Hanging {
+impl Drop for HangingSandbox {
     fn drop(&mut self) {
         for _ in 0..100 {
             self.open.send(()).ok();
@@ -77,7 +77,7 @@ impl Drop for Hanging {
 
 #[test]
 fn session_with_many_abandoned_calls_is_refused() {
-    let sandbox = Hanging::new();
+    let sandbox = HangingSandbox::new();
     for _ in 0..16 {
         sandbox.hang(&mut sandbox.guest("a"), 0);
     }
@@ -100,7 +100,7 @@ fn session_with_many_abandoned_calls_is_refused() {
 
 #[test]
 fn hanging_tool_is_refused_and_others_continue() {
-    let sandbox = Hanging::new();
+    let sandbox = HangingSandbox::new();
     for call in 0..64 {
         sandbox.hang(&mut sandbox.guest(&format!("s{}", call / 16)), 0);
     }
@@ -117,7 +117,7 @@ fn hanging_tool_is_refused_and_others_continue() {
 #[test]
 fn bytes_left_with_handlers_are_limited() {
     const MIB: usize = 1 << 20;
-    let sandbox = Hanging::new();
+    let sandbox = HangingSandbox::new();
     let guest = || {
         sandbox.guest_with("a", |limits| {
             limits.tool_timeout_ms = 1;
@@ -144,7 +144,7 @@ fn bytes_left_with_handlers_are_limited() {
 
 #[test]
 fn calls_with_large_arguments_run_sequentially() {
-    let sandbox = Hanging::new();
+    let sandbox = HangingSandbox::new();
     let mut guest = sandbox.guest_with("a", |limits| limits.tool_bytes = 16 << 20);
     let large = json!({ "a": "x".repeat(7 << 19) });
     for id in 0..3 {
@@ -163,7 +163,7 @@ fn calls_with_large_arguments_run_sequentially() {
 
 #[test]
 fn queued_calls_are_refused_after_abandoned_ones() {
-    let sandbox = Hanging::new();
+    let sandbox = HangingSandbox::new();
     let mut guest = sandbox.guest_with("a", |limits| {
         limits.tool_timeout_ms = 1;
         limits.tool_calls_at_once = 1;
