@@ -23,5 +23,6 @@ pub use address::{FleetName, FleetNameError, FleetUrl, FleetUrlError};
 pub use client::{FleetClient, FleetError, FleetImage, FleetPage};
 pub use node::{Node, NodeConfig, NodeError, NodePolicyError, Registration};
 pub use wire::{
-    ExecuteReply, ExecuteRequest, Expected, FleetSession, OpenRequest, Resumption, ToolOffer, WaitingExecution,
+    ExecuteReply, ExecuteRequest, ExpectedGeneration, FleetSession, OpenRequest, Resumption, ToolOffer,
+    WaitingExecution,
 };

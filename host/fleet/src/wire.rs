@@ -38,7 +38,7 @@ pub struct ExecuteRequest {
     pub open: Option<OpenRequest>,
     /// The expected state of the session. Default: any.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub expected: Option<Expected>,
+    pub expected: Option<ExpectedGeneration>,
     /// An ID for [`FleetClient::cancel`](crate::FleetClient::cancel), to cancel only this execution. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -47,7 +47,7 @@ pub struct ExecuteRequest {
 /// The expected state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Expected {
+pub struct ExpectedGeneration {
     /// Time when the session was opened. Distinguishes sessions that were opened one after another under the same name.
     pub created_at: Timestamp,
     /// The session's generation.
@@ -162,7 +162,7 @@ pub struct FleetSession {
 
 impl FleetSession {
     /// Returns `true` if the session is in the expected state.
-    pub(crate) fn is(&self, expected: Expected) -> bool {
+    pub(crate) fn is(&self, expected: ExpectedGeneration) -> bool {
         (self.created_at, self.generation) == (expected.created_at, expected.generation)
     }
 }

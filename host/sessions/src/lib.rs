@@ -3,7 +3,7 @@
 //! * [`Sessions`]: resumes the sessions of a [`SessionStore`] on demand, and hibernates idle sessions.
 //! * [`DirectoryStore`]: a store in a directory. `ObjectStore`, with the `object-store` feature: a store in a bucket.
 //! * [`StorePolicy`]: decides when sessions are saved, and limits how many stay live.
-//! * [`Prune`]: deletes old sessions.
+//! * [`PruneLimits`]: deletes old sessions.
 //!
 //! Several processes can share a store. Each write specifies the version that it replaces. A process that has lost its
 //! lock therefore cannot overwrite another process's write ([`StoreError::Fenced`]).
@@ -18,7 +18,7 @@ pub use manager::{
 #[cfg(feature = "object-store")]
 pub use store::{BlobInfo, BlobPage, BlobStore, ObjectStore};
 pub use store::{
-    DirectoryStore, Expected, PageLimitError, PageRequest, Pages, Prune, PruneError, PruneReason, PruneReport,
-    PruneSkip, Pruned, SessionId, SessionIdError, SessionLock, SessionRecord, SessionStore, SkipReason, StoreError,
-    StoredEntry, StoredPage, StoredRecord, StoredSession, StoredVersion, block_on,
+    DirectoryStore, ExpectedVersion, PageLimitError, PageRequest, Pages, PruneError, PruneLimits, PruneReason,
+    PruneReport, PruneSkip, PrunedSession, SessionId, SessionIdError, SessionLock, SessionRecord, SessionStore,
+    SkipReason, StoreError, StoredEntry, StoredPage, StoredRecord, StoredSession, StoredVersion, block_on,
 };

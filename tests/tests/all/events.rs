@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use glovebox::{IfExists, Language, Request, Sandbox, SandboxBuilder, Step, Tool, ToolAnswer, ToolError};
-use glovebox_sessions::{DirectoryStore, NewSession, Prune, SessionId, Sessions};
+use glovebox_sessions::{DirectoryStore, NewSession, PruneLimits, SessionId, Sessions};
 use glovebox_tests::{Captured, Event, Recorder, engine, sandbox};
 use serde_json::json;
 
@@ -220,7 +220,7 @@ fn stored_sessions_are_logged(captured: &Captured) {
     assert!(seen.iter().all(|event| event.target == "glovebox" && event.level == "INFO"));
 
     sessions.hibernate_all();
-    let mut prune = Prune::default();
+    let mut prune = PruneLimits::default();
     (prune.max_count, prune.dry_run) = (Some(0), true);
     let _ = captured.take();
     sessions.prune(&prune).unwrap();

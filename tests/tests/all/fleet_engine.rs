@@ -12,7 +12,9 @@ use glovebox::{
     CancelToken, Execution, Language, Request, ResumeOptions, Sandbox, Session, SessionOptions, Step, Suspended,
     Timestamp, Tool, ToolAnswer,
 };
-use glovebox_fleet::{ExecuteRequest, Expected, FleetClient, FleetSession, FleetUrl, OpenRequest, WaitingExecution};
+use glovebox_fleet::{
+    ExecuteRequest, ExpectedGeneration, FleetClient, FleetSession, FleetUrl, OpenRequest, WaitingExecution,
+};
 use glovebox_tests::engine;
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
@@ -243,7 +245,7 @@ impl FleetEngine {
         }))
     }
 
-    fn undo(&self, name: &str, expected: Option<Expected>) -> Result<Value, HttpFailure> {
+    fn undo(&self, name: &str, expected: Option<ExpectedGeneration>) -> Result<Value, HttpFailure> {
         let held = self.held(name)?;
         let mut held = held.lock().unwrap();
         held.check(expected)?;
@@ -255,7 +257,7 @@ impl FleetEngine {
         Ok(json!(held.about))
     }
 
-    fn close(&self, name: &str, expected: Option<Expected>) -> Result<Value, HttpFailure> {
+    fn close(&self, name: &str, expected: Option<ExpectedGeneration>) -> Result<Value, HttpFailure> {
         let Ok(held) = self.held(name) else { return Ok(json!(false)) };
         held.lock().unwrap().check(expected)?;
         self.state.lock().unwrap().sessions.remove(name);
@@ -292,8 +294,8 @@ impl FleetEngine {
 }
 
 impl SessionEntry {
-    fn check(&self, expected: Option<Expected>) -> Result<(), HttpFailure> {
-        let is = Expected { created_at: self.about.created_at, generation: self.about.generation };
+    fn check(&self, expected: Option<ExpectedGeneration>) -> Result<(), HttpFailure> {
+        let is = ExpectedGeneration { created_at: self.about.created_at, generation: self.about.generation };
         match expected.is_none_or(|expected| expected == is) {
             true => Ok(()),
             false => Err((412, "another generation".into())),

@@ -79,13 +79,13 @@ struct Service {
 }
 
 #[derive(Deserialize)]
-struct Count {
+struct SessionCount {
     sessions: u64,
 }
 
 /// The fields of a stored state that a listing shows.
 #[derive(Deserialize)]
-struct Stored {
+struct StoredState {
     session: FleetSession,
 }
 
@@ -118,7 +118,7 @@ impl FleetClient {
         rows.truncate(limit);
         let next = rows.last().filter(|_| has_more).and_then(|last| last.service_key.parse().ok());
         let sessions = rows.into_iter().map(|row| {
-            let stored: Result<Stored, _> = serde_json::from_str(&row.value_utf8);
+            let stored: Result<StoredState, _> = serde_json::from_str(&row.value_utf8);
             stored.map(|stored| stored.session).map_err(|error| FleetError::Answer(error.to_string()))
         });
         Ok(FleetPage { sessions: sessions.collect::<Result<_, _>>()?, next })
@@ -134,7 +134,7 @@ impl FleetClient {
              AND key = '{STATE_KEY}'{}",
             in_scope(scope)
         );
-        let rows: Vec<Count> = self.query(query).await?;
+        let rows: Vec<SessionCount> = self.query(query).await?;
         Ok(rows.into_iter().map(|row| row.sessions).sum())
     }
 

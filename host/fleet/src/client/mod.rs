@@ -10,7 +10,7 @@ use restate_sdk::{
     serde::{Deserialize, Json, PayloadMetadata, Serialize},
 };
 
-use crate::{ExecuteReply, ExecuteRequest, Expected, FleetName, FleetSession, FleetUrl, OpenRequest};
+use crate::{ExecuteReply, ExecuteRequest, ExpectedGeneration, FleetName, FleetSession, FleetUrl, OpenRequest};
 
 pub(crate) use listing::Http;
 pub use listing::{FleetImage, FleetPage};
@@ -113,7 +113,11 @@ impl FleetClient {
     /// # Errors
     /// [`FleetError::NotFound`] if the session does not exist, [`FleetError::NoUndo`] if it has nothing to undo, and
     /// [`FleetError::Changed`] if it is not in the expected state. Another [`FleetError`] if the request fails.
-    pub async fn undo(&self, name: &FleetName, expected: Option<Expected>) -> Result<FleetSession, FleetError> {
+    pub async fn undo(
+        &self,
+        name: &FleetName,
+        expected: Option<ExpectedGeneration>,
+    ) -> Result<FleetSession, FleetError> {
         self.call(name, "undo", expected, None).await
     }
 
@@ -122,7 +126,7 @@ impl FleetClient {
     /// # Errors
     /// [`FleetError::Changed`] if the session is not in the expected state, or another [`FleetError`] if the request
     /// fails.
-    pub async fn close(&self, name: &FleetName, expected: Option<Expected>) -> Result<bool, FleetError> {
+    pub async fn close(&self, name: &FleetName, expected: Option<ExpectedGeneration>) -> Result<bool, FleetError> {
         self.call(name, "close", expected, None).await
     }
 

@@ -38,13 +38,13 @@ struct ServedRuntime {
 
 /// The time and identity of a session's opening.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Opening {
+pub(super) struct SessionOpening {
     pub(super) at: Timestamp,
     /// Unique ID of the opening.
     pub(super) id: String,
 }
 
-impl Opening {
+impl SessionOpening {
     /// Creates an opening with the current time and a random ID.
     pub(super) fn new() -> Self {
         Self { at: Timestamp::now(), id: SessionId::random().as_str().get(..16).unwrap_or_default().to_owned() }
@@ -114,10 +114,10 @@ impl Machine {
         self: &Arc<Self>,
         name: &FleetName,
         request: OpenRequest,
-        opening: Opening,
+        opening: SessionOpening,
     ) -> Result<SessionState, StepError> {
         let served = self.runtime(request.language, request.runtime.as_deref())?;
-        let Opening { at: opened_at, id: opening } = opening;
+        let SessionOpening { at: opened_at, id: opening } = opening;
         let (machine, id) = (Arc::clone(self), name.clone());
         let (runtime, opened) = (served.name.clone(), opening.clone());
         let (session, bytes) = blocking(move || {

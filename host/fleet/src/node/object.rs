@@ -16,11 +16,11 @@ use sha2::{Digest, Sha256};
 
 use super::{
     attempt::{BoxFuture, CANCEL, StepError},
-    machine::{Machine, Opening},
+    machine::{Machine, SessionOpening},
     services,
 };
 use crate::{
-    ExecuteReply, ExecuteRequest, Expected, FleetName, FleetSession, OpenRequest,
+    ExecuteReply, ExecuteRequest, ExpectedGeneration, FleetName, FleetSession, OpenRequest,
     client::{EXISTS, status},
 };
 
@@ -74,7 +74,7 @@ impl SessionObject {
     pub(super) async fn undo(
         &self,
         ctx: ObjectContext<'_>,
-        Json(expected): Json<Option<Expected>>,
+        Json(expected): Json<Option<ExpectedGeneration>>,
     ) -> Result<Json<FleetSession>, HandlerError> {
         let name = name(ctx.key())?;
         let Json(mut state) = ctx.get::<Json<SessionState>>(STATE_KEY).await?.ok_or_else(|| no_session(&name))?;
@@ -96,7 +96,7 @@ impl SessionObject {
     pub(super) async fn close(
         &self,
         ctx: ObjectContext<'_>,
-        Json(expected): Json<Option<Expected>>,
+        Json(expected): Json<Option<ExpectedGeneration>>,
     ) -> Result<Json<bool>, HandlerError> {
         let Some(Json(state)) = ctx.get::<Json<SessionState>>(STATE_KEY).await? else { return Ok(Json(false)) };
         check(&state, expected)?;
@@ -165,8 +165,8 @@ async fn now() -> HandlerResult<Json<Timestamp>> {
 }
 
 /// Returns a new opening, to be recorded in the journal.
-async fn opening() -> HandlerResult<Json<Opening>> {
-    Ok(Json(Opening::new()))
+async fn opening() -> HandlerResult<Json<SessionOpening>> {
+    Ok(Json(SessionOpening::new()))
 }
 
 fn name(key: &str) -> Result<FleetName, HandlerError> {
@@ -174,7 +174,7 @@ fn name(key: &str) -> Result<FleetName, HandlerError> {
 }
 
 /// Fails unless the session is in the expected state.
-fn check(state: &SessionState, expected: Option<Expected>) -> Result<(), HandlerError> {
+fn check(state: &SessionState, expected: Option<ExpectedGeneration>) -> Result<(), HandlerError> {
     let session = &state.session;
     match expected.is_none_or(|expected| session.is(expected)) {
         true => Ok(()),
@@ -209,7 +209,7 @@ pub(super) struct SessionState {
     /// The name of the current blob.
     pub(super) blob: String,
     /// The state before the last execution, for one undo.
-    pub(super) previous: Option<Previous>,
+    pub(super) previous: Option<PreviousState>,
     /// Blobs that no state refers to. The next execution or undo deletes them, because by then the engine has stored
     /// this state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -217,7 +217,7 @@ pub(super) struct SessionState {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Previous {
+pub(super) struct PreviousState {
     pub(super) blob: String,
     pub(super) bytes: u64,
     pub(super) executions: u64,
@@ -234,7 +234,7 @@ impl SessionState {
             ..self.session.clone()
         };
         let (bytes, executions) = (self.session.bytes, self.session.executions);
-        let previous = Some(Previous { blob: self.blob.clone(), bytes, executions });
+        let previous = Some(PreviousState { blob: self.blob.clone(), bytes, executions });
         let stale = self.previous.iter().map(|previous| previous.blob.clone()).collect();
         Self { session, opening: self.opening.clone(), blob, previous, stale }
     }
@@ -249,7 +249,7 @@ impl SessionState {
 
     /// Returns the state before the last execution as the next generation. Returns `None` if there is nothing to undo.
     pub(super) fn undone(&self, at: Timestamp) -> Option<Self> {
-        let Previous { blob, bytes, executions } = self.previous.clone()?;
+        let PreviousState { blob, bytes, executions } = self.previous.clone()?;
         let mut undone = self.next(bytes, executions, at, blob);
         undone.previous = None;
         undone.stale = vec![self.blob.clone()];

@@ -4,7 +4,8 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use glovebox::{CancelToken, CheckpointId, Execution, JsonText, Rollback, Timestamp, Tool};
 use glovebox_fleet::{
-    ExecuteReply, ExecuteRequest, Expected, FleetClient, FleetError, FleetName, FleetSession, OpenRequest, ToolOffer,
+    ExecuteReply, ExecuteRequest, ExpectedGeneration, FleetClient, FleetError, FleetName, FleetSession, OpenRequest,
+    ToolOffer,
 };
 use glovebox_requests::cancelled;
 use glovebox_sessions::{SessionId, SessionsError};
@@ -13,7 +14,7 @@ use tracing::{Instrument as _, info_span};
 
 use super::{
     BoxFuture, Completion, Executor, FinishedJob, Job, NOT_STEPPED, SessionAnswer, SessionCall, SessionOperation,
-    SessionReply, SteppedExecution, Validated,
+    SessionReply, SteppedExecution, ValidationResult,
     fleet_execution::{FleetExecution, FleetStart},
 };
 use crate::{
@@ -81,7 +82,7 @@ impl Executor for FleetExecutor {
         tokio::spawn(work.instrument(span));
     }
 
-    fn validate(&self, fresh: FreshScript) -> BoxFuture<'_, Result<Validated, ServiceError>> {
+    fn validate(&self, fresh: FreshScript) -> BoxFuture<'_, Result<ValidationResult, ServiceError>> {
         self.others.validate(fresh)
     }
 
@@ -351,11 +352,11 @@ impl Fleet {
 }
 
 /// Parses the expected generation. Malformed text fails like a generation that the session does not have.
-fn expected(SessionTarget { id, expected }: &SessionTarget) -> Result<Option<Expected>, ServiceError> {
+fn expected(SessionTarget { id, expected }: &SessionTarget) -> Result<Option<ExpectedGeneration>, ServiceError> {
     let Some(text) = expected else { return Ok(None) };
     let parsed = text.split_once('-').and_then(|(created_ms, number)| {
         let created_at = Timestamp::from_unix_ms(created_ms.parse().ok()?);
-        Some(Expected { created_at, generation: number.parse().ok()? })
+        Some(ExpectedGeneration { created_at, generation: number.parse().ok()? })
     });
     parsed.map(Some).ok_or_else(|| FleetError::Changed(id.clone().into()).into())
 }
@@ -446,7 +447,7 @@ mod tests {
     fn generation_round_trips_and_malformed_one_is_rejected() {
         let created_at = Timestamp::from_unix_ms(1_700_000_000_000);
         let text = generation(created_at, 7);
-        assert_eq!(expected(&target(&text)).unwrap(), Some(Expected { created_at, generation: 7 }));
+        assert_eq!(expected(&target(&text)).unwrap(), Some(ExpectedGeneration { created_at, generation: 7 }));
         for none in ["", "7", "1-", "-7", "1-7-", "x-7", "1-18446744073709551616", "W/\"1-7"] {
             let error = expected(&target(none)).unwrap_err();
             assert_eq!((error.code(), error.status()), ("generation", 412), "{none}");

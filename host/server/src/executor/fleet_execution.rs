@@ -7,7 +7,9 @@ use std::{
 
 use glovebox::{AdvanceError, CancelToken, OnCancel, ToolAnswer, ToolRequest, with_causes};
 use glovebox_core::check_json;
-use glovebox_fleet::{ExecuteReply, ExecuteRequest, Expected, FleetError, Resumption, ToolOffer, WaitingExecution};
+use glovebox_fleet::{
+    ExecuteReply, ExecuteRequest, ExpectedGeneration, FleetError, Resumption, ToolOffer, WaitingExecution,
+};
 use glovebox_sessions::SessionId;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -139,7 +141,7 @@ impl FleetExecution {
             tools: self.tools.clone(),
             resumption: Some(Resumption { suspended, answers }),
             // The bytes contain the state of the session. Another server may have changed the session since.
-            expected: Some(Expected { created_at, generation }),
+            expected: Some(ExpectedGeneration { created_at, generation }),
             id: Some(id),
             ..ExecuteRequest::default()
         };

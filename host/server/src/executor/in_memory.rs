@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::{
     BoxFuture, Completion, Executor, FinishedJob, InProcess, Job, SessionAnswer, SessionCall, SessionOperation,
-    SessionReply, SteppedExecution, Validated, in_process::engine_request, live::LiveSessions,
+    SessionReply, SteppedExecution, ValidationResult, in_process::engine_request, live::LiveSessions,
     local_execution::LocalExecution,
 };
 use crate::{
@@ -122,7 +122,7 @@ impl Executor for InMemory {
         });
     }
 
-    fn validate(&self, fresh: FreshScript) -> BoxFuture<'_, Result<Validated, ServiceError>> {
+    fn validate(&self, fresh: FreshScript) -> BoxFuture<'_, Result<ValidationResult, ServiceError>> {
         self.0.here.validate(fresh)
     }
 

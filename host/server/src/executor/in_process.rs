@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::{
     BoxFuture, Completion, Executor, FinishedJob, Job, NOT_STEPPED, SessionAnswer, SessionCall, SessionOperation,
-    SessionReply, SteppedExecution, Validated, live::LiveSessions, local_execution::LocalExecution,
+    SessionReply, SteppedExecution, ValidationResult, live::LiveSessions, local_execution::LocalExecution,
 };
 use crate::{
     ChangeResult, FreshScript, OnOutput, Script, Service, ServiceError, SessionSummary, SessionTarget, TenantConfig,
@@ -37,9 +37,9 @@ impl fmt::Debug for AddNetwork {
 }
 
 /// The executor that runs a tenant's work with the engine in this process.
-pub(crate) struct InProcess(Arc<Local>);
+pub(crate) struct InProcess(Arc<InProcessInner>);
 
-struct Local {
+struct InProcessInner {
     service: Service,
     policy: Policy,
     tools: Vec<Tool>,
@@ -77,7 +77,7 @@ impl InProcess {
         if let Some(key) = key {
             sessions = sessions.key(key.clone());
         }
-        Self(Arc::new(Local {
+        Self(Arc::new(InProcessInner {
             service: service.clone(),
             policy: policy.clone(),
             tools: tools.clone(),
@@ -116,7 +116,7 @@ impl Executor for InProcess {
         });
     }
 
-    fn validate(&self, mut fresh: FreshScript) -> BoxFuture<'_, Result<Validated, ServiceError>> {
+    fn validate(&self, mut fresh: FreshScript) -> BoxFuture<'_, Result<ValidationResult, ServiceError>> {
         Box::pin(async move {
             let local = Arc::clone(&self.0);
             Service::blocking(move || {
@@ -170,7 +170,7 @@ fn stepped_request<'a>(script: &'a mut Script, suspended: Option<&'a Suspended>,
     }
 }
 
-impl Local {
+impl InProcessInner {
     fn run(
         &self,
         work: &mut Work,
@@ -315,7 +315,7 @@ impl Local {
     }
 }
 
-impl Local {
+impl InProcessInner {
     /// Creates a session unless `max` sessions exist. The caller must serialize calls.
     fn make(
         &self,
@@ -391,7 +391,7 @@ fn generation_of(record: &SessionRecord) -> String {
     generation(record.created_at, record.generation)
 }
 
-impl LiveSessions for Local {
+impl LiveSessions for InProcessInner {
     fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
         let SessionCall { operation, bytes, mut room } = call;
         let sessions = &self.sessions;

@@ -20,7 +20,7 @@ use crate::{OnOutput, Service, ServiceError};
 const MAX_LATE_CALLS_BYTES: usize = 256 << 10;
 
 /// Converts the outcome of an execution that has ended, after saving its session. Must be called on a blocking thread.
-pub(super) type Finish = Box<dyn FnOnce(Result<Execution, ServiceError>) -> Result<FinishedJob, ServiceError> + Send>;
+pub(super) type FinishFn = Box<dyn FnOnce(Result<Execution, ServiceError>) -> Result<FinishedJob, ServiceError> + Send>;
 
 /// A stepwise execution in this process. It has its own thread until the script has ended, and each step waits on a
 /// blocking thread.
@@ -28,7 +28,7 @@ pub(super) struct LocalExecution {
     /// `None` once the result was returned.
     started: Mutex<Option<Arc<Started>>>,
     /// `None` once the result was returned.
-    finish: Mutex<Option<Finish>>,
+    finish: Mutex<Option<FinishFn>>,
     /// The key that seals the bytes of the suspended execution.
     key: Option<SessionKey>,
     /// The size of the calls that the last step returned. The caller reserves memory for these calls.
@@ -42,7 +42,7 @@ impl LocalExecution {
         request: Request<'_>,
         mut on_output: Option<OnOutput>,
         key: Option<SessionKey>,
-        start: impl FnOnce(Request<'_>) -> Result<(Started, Finish), ServiceError>,
+        start: impl FnOnce(Request<'_>) -> Result<(Started, FinishFn), ServiceError>,
     ) -> Result<Self, ServiceError> {
         let ended = CancellationToken::new();
         // The execution drops its output callback, and with it the guard, when it ends.

@@ -82,7 +82,7 @@ pub(crate) trait Executor: Send + Sync {
     fn run(self: Arc<Self>, job: Job, done: Completion);
 
     /// Checks a script's syntax with the parser of its language, without running it.
-    fn validate(&self, fresh: FreshScript) -> BoxFuture<'_, Result<Validated, ServiceError>>;
+    fn validate(&self, fresh: FreshScript) -> BoxFuture<'_, Result<ValidationResult, ServiceError>>;
 
     /// Performs a session operation. The caller must poll the future to completion, because dropping it can leave the
     /// operation incomplete.
@@ -94,7 +94,7 @@ pub(crate) trait Executor: Send + Sync {
 }
 
 /// The diagnostics of a script, and the memory reserved for them if a worker sent them.
-pub(crate) type Validated = (Vec<Diagnostic>, Option<byte_budget::Room>);
+pub(crate) type ValidationResult = (Vec<Diagnostic>, Option<byte_budget::Room>);
 
 /// Called with the result of a [`Job`], or dropped without a call if the job panicked.
 pub(crate) type Completion = Box<dyn FnOnce(Result<FinishedJob, ServiceError>) + Send>;

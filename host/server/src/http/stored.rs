@@ -201,7 +201,7 @@ pub(crate) async fn resume(
     let (bodies, parsing) = (shared.bodies.clone(), tenant.clone());
     // Parsing the policy and the tools of the first request can take some time.
     let parse = move || {
-        let stored = Stored { entry, body, answers };
+        let stored = StoredRequest { entry, body, answers };
         let values_bytes = stored.values_bytes()?;
         let more = bodies.bytes().try_room(Some(parsing.name()), values_bytes);
         held.join(more.map_err(|BudgetExhausted| ServiceError::NoRoomToSuspend)?);
@@ -222,13 +222,13 @@ async fn read(shared: &Shared, tenant: &Tenant, id: &str) -> Result<(ReadEntry, 
 }
 
 /// A stored execution, and the request to resume it.
-struct Stored {
+struct StoredRequest {
     entry: ReadEntry,
     body: ResumeStoredBody,
     answers: Vec<ToolAnswer>,
 }
 
-impl Stored {
+impl StoredRequest {
     /// Returns the memory that the execution and its request occupy when they are decoded, in bytes.
     fn values_bytes(&self) -> Result<usize, Problem> {
         let StoredExecution { request, suspended, .. } = &self.entry.execution;

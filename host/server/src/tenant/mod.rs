@@ -83,7 +83,7 @@ struct TenantInner {
     here: Arc<InProcess>,
     /// Locked while a session is created, so that concurrent requests cannot exceed the maximum number of sessions.
     making: Arc<tokio::sync::Mutex<()>>,
-    turns: Turns,
+    turns: SessionMutexes,
     executions: Arc<Semaphore>,
     rate: Option<(NonZeroU32, DefaultDirectRateLimiter)>,
     running: RunningExecutions,
@@ -140,7 +140,7 @@ impl Tenant {
             executor,
             here,
             making: Arc::default(),
-            turns: Turns::default(),
+            turns: SessionMutexes::default(),
             executions: Arc::new(Semaphore::new(config.executions_at_once.clamp(1, Semaphore::MAX_PERMITS))),
             rate,
             running: RunningExecutions::default(),
@@ -377,9 +377,9 @@ impl TenantConfig {
 
 /// Per-session async mutexes, so that waiting requests do not occupy a thread.
 #[derive(Default)]
-struct Turns(Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>);
+struct SessionMutexes(Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>);
 
-impl Turns {
+impl SessionMutexes {
     fn of(&self, id: &SessionId) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.0.lock();
         if let Some(turn) = turns.get(id).and_then(Weak::upgrade) {

@@ -8,8 +8,8 @@ use std::{
 
 use async_trait::async_trait;
 use glovebox_sessions::{
-    Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredPage, StoredRecord,
-    StoredSession, StoredVersion,
+    ExpectedVersion, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredPage,
+    StoredRecord, StoredSession, StoredVersion,
 };
 use parking_lot::Mutex;
 use tracing::{Instrument as _, Span, info_span, instrument::Instrumented};
@@ -46,11 +46,11 @@ struct StoredBytes {
     /// The stores that share the quota, including `store`.
     counted: Vec<Arc<dyn SessionStore>>,
     max: u64,
-    count: Arc<Mutex<Count>>,
+    count: Arc<Mutex<ByteCount>>,
 }
 
 #[derive(Debug, Default)]
-struct Count {
+struct ByteCount {
     /// The total size of all sessions in bytes, with the time of the count.
     stored: Option<(u64, Instant)>,
     /// The number of bytes that writes in progress will add.
@@ -59,7 +59,7 @@ struct Count {
     written: u64,
 }
 
-impl Count {
+impl ByteCount {
     /// Returns the total size of all sessions after the writes in progress.
     fn total(&self) -> u64 {
         self.stored.map_or(0, |(bytes, _)| bytes).saturating_add(self.reserved)
@@ -70,7 +70,7 @@ impl Count {
 /// its bytes are included until the store is listed again.
 #[derive(Debug)]
 struct ReservedBytes {
-    count: Arc<Mutex<Count>>,
+    count: Arc<Mutex<ByteCount>>,
     bytes: u64,
 }
 
@@ -95,7 +95,7 @@ impl BoundedStore {
 
     /// Like [`new`](Self::new), but limits the total size of the sessions in two stores together.
     pub(crate) fn pair(stores: [Arc<dyn SessionStore>; 2], max: u64) -> [Self; 2] {
-        let (counted, count) = (stores.to_vec(), Arc::<Mutex<Count>>::default());
+        let (counted, count) = (stores.to_vec(), Arc::<Mutex<ByteCount>>::default());
         stores.map(|store| {
             let (counted, count) = (counted.clone(), Arc::clone(&count));
             let quota = StoredBytes { store: Arc::clone(&store), counted, max, count };
@@ -119,7 +119,7 @@ impl BoundedStore {
         record: &SessionRecord,
         state: &[u8],
     ) -> Result<StoredVersion, StoreError> {
-        let expected = Expected::Absent;
+        let expected = ExpectedVersion::Absent;
         traced("put", Some(state.len()), self.store.put(lock, &expected, record, state)).await
     }
 }
@@ -200,7 +200,7 @@ impl SessionStore for BoundedStore {
     async fn put(
         &self,
         lock: &SessionLock,
-        expected: &Expected,
+        expected: &ExpectedVersion,
         record: &SessionRecord,
         state: &[u8],
     ) -> Result<StoredVersion, StoreError> {
@@ -228,7 +228,7 @@ impl SessionStore for BoundedStore {
         traced("count", None, self.store.count(max)).await
     }
 
-    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
+    async fn remove(&self, lock: &SessionLock, expected: &ExpectedVersion) -> Result<bool, StoreError> {
         traced("remove", None, self.store.remove(lock, expected)).await
     }
 }
@@ -246,7 +246,7 @@ impl SessionStore for NoStore {
     async fn put(
         &self,
         _: &SessionLock,
-        _: &Expected,
+        _: &ExpectedVersion,
         _: &SessionRecord,
         _: &[u8],
     ) -> Result<StoredVersion, StoreError> {
@@ -265,7 +265,7 @@ impl SessionStore for NoStore {
         Ok(StoredPage::default())
     }
 
-    async fn remove(&self, _: &SessionLock, _: &Expected) -> Result<bool, StoreError> {
+    async fn remove(&self, _: &SessionLock, _: &ExpectedVersion) -> Result<bool, StoreError> {
         Ok(false)
     }
 }
@@ -302,7 +302,7 @@ mod tests {
         let put = |store: &BoundedStore, name: &str, bytes: usize| {
             let id = SessionId::new(name).unwrap();
             let lock = block_on(store.try_lock(&id)).unwrap().unwrap();
-            block_on(store.put(&lock, &Expected::Any, &record(&id, bytes as u64), &vec![0; bytes])).map(drop)
+            block_on(store.put(&lock, &ExpectedVersion::Any, &record(&id, bytes as u64), &vec![0; bytes])).map(drop)
         };
         put(&first, "a", 10_000).unwrap();
         put(&second, "b", 10_000).unwrap();
@@ -311,7 +311,7 @@ mod tests {
         }
         let id = SessionId::new("b").unwrap();
         let lock = block_on(second.try_lock(&id)).unwrap().unwrap();
-        assert!(block_on(second.remove(&lock, &Expected::Any)).unwrap());
+        assert!(block_on(second.remove(&lock, &ExpectedVersion::Any)).unwrap());
         put(&first, "c", 10_000).unwrap();
     }
 
@@ -325,7 +325,7 @@ mod tests {
             let id = SessionId::new(name).unwrap();
             let lock = block_on(store.try_lock(&id)).unwrap().unwrap();
             let record = record(&id, bytes as u64);
-            block_on(store.put(&lock, &Expected::Any, &record, &vec![0; bytes])).map(drop)
+            block_on(store.put(&lock, &ExpectedVersion::Any, &record, &vec![0; bytes])).map(drop)
         };
         put("a", 10_000).unwrap();
         put("b", 10_000).unwrap();
@@ -335,7 +335,7 @@ mod tests {
         put("b", 1_000).unwrap();
         let id = SessionId::new("a").unwrap();
         let lock = block_on(store.try_lock(&id)).unwrap().unwrap();
-        assert!(block_on(store.remove(&lock, &Expected::Any)).unwrap());
+        assert!(block_on(store.remove(&lock, &ExpectedVersion::Any)).unwrap());
         put("c", 20_000).unwrap();
         assert_eq!(quota.count.lock().reserved, 0);
     }

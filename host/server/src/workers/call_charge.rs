@@ -19,11 +19,11 @@ const CALL_BYTES: usize = 128 << 10;
 pub(super) struct CallCharge {
     /// `None` if the service has no budget.
     budget: Option<ReplyBudget>,
-    charged: Mutex<Charged>,
+    charged: Mutex<ChargedSize>,
 }
 
 #[derive(Debug, Default)]
-struct Charged {
+struct ChargedSize {
     bytes: usize,
     held: ChargedBytes,
 }

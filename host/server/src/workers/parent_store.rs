@@ -12,8 +12,8 @@ use std::{
 
 use async_trait::async_trait;
 use glovebox_sessions::{
-    Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredPage,
-    StoredRecord, StoredSession, StoredVersion, block_on,
+    ExpectedVersion, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry,
+    StoredPage, StoredRecord, StoredSession, StoredVersion, block_on,
 };
 use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
@@ -104,7 +104,7 @@ impl SessionStore for ParentStore {
     async fn put(
         &self,
         lock: &SessionLock,
-        expected: &Expected,
+        expected: &ExpectedVersion,
         record: &SessionRecord,
         state: &[u8],
     ) -> Result<StoredVersion, StoreError> {
@@ -133,7 +133,7 @@ impl SessionStore for ParentStore {
         Ok(self.ask(StoreOperation::Count { max }, Vec::new()).await?.0)
     }
 
-    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
+    async fn remove(&self, lock: &SessionLock, expected: &ExpectedVersion) -> Result<bool, StoreError> {
         let remove = StoreOperation::Remove { lock: Self::lock_of(lock)?, expected: expected.clone() };
         Ok(self.ask(remove, Vec::new()).await?.0)
     }

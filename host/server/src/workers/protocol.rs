@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, mem, time::Duration};
 
 use glovebox::{Execution, FileEntry, ToolAnswer, ToolDefinition, ToolError, ToolRequest};
-use glovebox_sessions::{Expected, SessionId, SessionRecord};
+use glovebox_sessions::{ExpectedVersion, SessionId, SessionRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -229,7 +229,7 @@ pub(super) enum StoreOperation {
     /// Replaces a session and returns its version. The binary part contains its state.
     Put {
         lock: u64,
-        expected: Expected,
+        expected: ExpectedVersion,
         record: Box<SessionRecord>,
     },
     /// Reads a session's record. The binary part of the reply contains its state.
@@ -249,7 +249,7 @@ pub(super) enum StoreOperation {
     },
     Remove {
         lock: u64,
-        expected: Expected,
+        expected: ExpectedVersion,
     },
     /// Reserves bytes for a write that the worker performs itself. Returns the reservation's number.
     Reserve {

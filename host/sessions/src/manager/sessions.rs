@@ -21,8 +21,8 @@ use super::{
     storage::Storage,
 };
 use crate::{
-    Expected, PageRequest, Pages, Prune, PruneReport, SessionId, SessionRecord, SessionStore, StoredEntry, block_on,
-    store,
+    ExpectedVersion, PageRequest, Pages, PruneLimits, PruneReport, SessionId, SessionRecord, SessionStore, StoredEntry,
+    block_on, store,
 };
 
 /// The sessions in one store. A stored session is resumed when it is used, and stays live until it is hibernated or
@@ -299,7 +299,7 @@ impl Sessions {
         let removed = match &live {
             Some(live) => live.remove(storage).inspect_err(|_| slot.state().drop_fenced(live))?,
             // Delete the session unconditionally, even if another process has just written it.
-            None => block_on(storage.store.remove(&storage.lock(id, None)?, &Expected::Any))?,
+            None => block_on(storage.store.remove(&storage.lock(id, None)?, &ExpectedVersion::Any))?,
         };
         slot.state().live = None;
         // Release the session's lock before the change ends and other threads continue.
@@ -315,7 +315,7 @@ impl Sessions {
     /// # Errors
     /// [`SessionsError::Store`] if the store cannot be listed. If a session cannot be removed, the report contains the
     /// error, and pruning continues.
-    pub fn prune(&self, prune: &Prune) -> Result<PruneReport, SessionsError> {
+    pub fn prune(&self, prune: &PruneLimits) -> Result<PruneReport, SessionsError> {
         Ok(block_on(prune.run(self.store(), Timestamp::now()))?)
     }
 

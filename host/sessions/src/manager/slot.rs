@@ -16,7 +16,8 @@ use super::{
     storage::{Attempt, EventCounter, Storage},
 };
 use crate::{
-    Expected, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredRecord, StoredSession, block_on,
+    ExpectedVersion, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredRecord, StoredSession,
+    block_on,
     store::{self, MAX_WORKSPACE_BYTES},
 };
 
@@ -93,7 +94,7 @@ struct SavedVersion {
     /// The value of [`LiveSession::changes`] when the version was saved.
     changes: u64,
     /// The version of the stored record that this process last read or wrote.
-    expected: Expected,
+    expected: ExpectedVersion,
 }
 
 /// A permit for one live session. At most `live_count` permits exist.
@@ -240,7 +241,7 @@ impl LiveSession {
             created_at: Timestamp::now(),
             is_fenced: AtomicBool::new(false),
             changes: AtomicU64::new(1),
-            saved: Mutex::new(SavedVersion { changes: 0, expected: Expected::Absent }),
+            saved: Mutex::new(SavedVersion { changes: 0, expected: ExpectedVersion::Absent }),
             record: Mutex::default(),
             _place: place,
         }
@@ -271,7 +272,7 @@ impl LiveSession {
             }
         })?;
         store::log_session("session.resumed", id);
-        let expected = Expected::Version(stored.version.clone());
+        let expected = ExpectedVersion::Version(stored.version.clone());
         let saved = Mutex::new(SavedVersion { changes: 0, expected });
         let (created_at, record) = (stored.record.created_at, Mutex::new(Some(stored.record.clone())));
         Ok(Self { created_at, changes: AtomicU64::new(0), saved, record, ..Self::new(session, lock, place) })
@@ -293,7 +294,7 @@ impl LiveSession {
             .resume_suspended_session(suspended, options)
             .map_err(|source| SessionsError::Resume { id: id.clone(), source: Box::new(source) })?;
         store::log_session("session.resumed", id);
-        let saved = Mutex::new(SavedVersion { changes: 0, expected: Expected::Version(version) });
+        let saved = Mutex::new(SavedVersion { changes: 0, expected: ExpectedVersion::Version(version) });
         let (created_at, record) = (record.created_at, Mutex::new(Some(record)));
         Ok(Self { created_at, saved, record, ..Self::new(session, lock, place) })
     }
@@ -329,7 +330,7 @@ impl LiveSession {
         };
         let put = block_on(storage.store.put(&self.lock, &saved.expected, &record, &state.bytes));
         let version = put.map_err(|error| self.failed(error))?;
-        *saved = SavedVersion { changes, expected: Expected::Version(version) };
+        *saved = SavedVersion { changes, expected: ExpectedVersion::Version(version) };
         *self.record.lock() = Some(record);
         Ok(())
     }
@@ -347,7 +348,7 @@ impl LiveSession {
         let removed = match remove(&saved.expected) {
             // After the last save, the record was damaged, or a later version of Glovebox wrote it. Its version is
             // unknown, so remove it unconditionally.
-            Err(StoreError::Damaged { .. } | StoreError::Format { .. }) => remove(&Expected::Any),
+            Err(StoreError::Damaged { .. } | StoreError::Format { .. }) => remove(&ExpectedVersion::Any),
             removed => removed,
         };
         let removed = removed.map_err(|error| self.failed(error))?;
@@ -365,7 +366,7 @@ impl LiveSession {
         let saved = self.saved.lock();
         let put = |expected| block_on(store.put(&self.lock, expected, by, state));
         let put = match put(&saved.expected) {
-            Err(StoreError::Damaged { .. } | StoreError::Format { .. }) => put(&Expected::Any),
+            Err(StoreError::Damaged { .. } | StoreError::Format { .. }) => put(&ExpectedVersion::Any),
             put => put,
         };
         put.map(drop).map_err(|error| self.failed(error))

@@ -14,7 +14,7 @@ use glovebox_core::hibernate::{self, reseal};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::{SessionGuard, Sessions, SessionsError, StorePolicy, slot::LiveSession};
-use crate::{Expected, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, block_on, store};
+use crate::{ExpectedVersion, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, block_on, store};
 
 /// A function that creates a sandbox for the runtime with this name. Without a name, it chooses a runtime for the
 /// language.
@@ -288,15 +288,15 @@ impl Sessions {
             None => Holder::Lock(self.0.storage.lock(&id, None)?),
         };
         let (expected, replaced) = match block_on(store.record(&id)) {
-            Ok(None) => (Expected::Absent, 0),
-            Ok(Some(stored)) => (Expected::Version(stored.version), stored.record.generation),
+            Ok(None) => (ExpectedVersion::Absent, 0),
+            Ok(Some(stored)) => (ExpectedVersion::Version(stored.version), stored.record.generation),
             // The generation is unknown if the record is damaged or in a later format, or if the file is unusable.
             Err(StoreError::Damaged { .. } | StoreError::Format { .. } | StoreError::Directory(_)) => {
-                (Expected::Any, 0)
+                (ExpectedVersion::Any, 0)
             }
             Err(error) => return Err(error.into()),
         };
-        if if_exists == IfExists::Fail && expected != Expected::Absent {
+        if if_exists == IfExists::Fail && expected != ExpectedVersion::Absent {
             return Err(SessionsError::Exists { id });
         }
         let now = Timestamp::now();

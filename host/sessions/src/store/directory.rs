@@ -18,8 +18,9 @@ use glovebox_runtimes::{
 use sha2::{Digest, Sha256};
 
 use super::{
-    Expected, PageRequest, RecordError, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry,
-    StoredPage, StoredRecord, StoredSession, StoredVersion, check_length, check_write, record::MAX_WORKSPACE_BYTES,
+    ExpectedVersion, PageRequest, RecordError, SessionId, SessionLock, SessionRecord, SessionStore, StoreError,
+    StoredEntry, StoredPage, StoredRecord, StoredSession, StoredVersion, check_length, check_write,
+    record::MAX_WORKSPACE_BYTES,
 };
 
 /// The suffix of session files.
@@ -36,7 +37,7 @@ const LOCK_PREFIX: &str = ".lock-";
 /// with the process that holds it.
 ///
 /// Each file contains the version of its write: 128 random bits. A writer compares the version in the file with the
-/// [expected](Expected) version, and then renames its new file over the old file. The lock makes the two steps atomic.
+/// [`ExpectedVersion`], and then renames its new file over the old file. The lock makes the two steps atomic.
 ///
 /// A lock is lost only if its file is removed, or if `flock` on the file system does not exclude other machines. Even
 /// then, a writer detects a write that has completed. However, two writers that compare versions at the same moment can
@@ -90,17 +91,17 @@ impl DirectoryStore {
         Ok(Some(SessionFile { head: read_head(id, &start, bytes), file, bytes }))
     }
 
-    /// Returns `true` if the session exists in the expected version, or if `expected` is [`Expected::Any`]. Fails if a
-    /// different version exists.
-    fn check(&self, id: &SessionId, expected: &Expected) -> Result<bool, StoreError> {
+    /// Returns `true` if the session exists in the expected version, or if `expected` is [`ExpectedVersion::Any`]. Fails if
+    /// a different version exists.
+    fn check(&self, id: &SessionId, expected: &ExpectedVersion) -> Result<bool, StoreError> {
         let found = match expected {
-            Expected::Any => return Ok(true),
-            Expected::Absent | Expected::Version(_) => self.read(id)?,
+            ExpectedVersion::Any => return Ok(true),
+            ExpectedVersion::Absent | ExpectedVersion::Version(_) => self.read(id)?,
         };
         let fenced = || StoreError::Fenced { id: id.clone() };
         match (found, expected) {
             (None, _) => Ok(false),
-            (Some(opened), Expected::Version(version)) => {
+            (Some(opened), ExpectedVersion::Version(version)) => {
                 // Do not report an unreadable head as [`StoreError::Fenced`], because it may have the expected version.
                 let (stored, _) = opened.head.map_err(|reason| self.unreadable(id, reason))?;
                 if stored.version == *version { Ok(true) } else { Err(fenced()) }
@@ -145,7 +146,7 @@ impl SessionStore for DirectoryStore {
     async fn put(
         &self,
         lock: &SessionLock,
-        expected: &Expected,
+        expected: &ExpectedVersion,
         record: &SessionRecord,
         state: &[u8],
     ) -> Result<StoredVersion, StoreError> {
@@ -157,7 +158,7 @@ impl SessionStore for DirectoryStore {
         let mut file = self.dir.create()?;
         file.write_all(&encode_head(record, &version)).and_then(|()| file.write_all(state)).map_err(failed)?;
         // Check as late as possible, because another process may have ignored the lock and written the session.
-        if !self.check(id, expected)? && matches!(expected, Expected::Version(_)) {
+        if !self.check(id, expected)? && matches!(expected, ExpectedVersion::Version(_)) {
             return Err(StoreError::Fenced { id: id.clone() });
         }
         file.persist(&name)?;
@@ -201,7 +202,7 @@ impl SessionStore for DirectoryStore {
         Ok(self.ids()?.len().min(max))
     }
 
-    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
+    async fn remove(&self, lock: &SessionLock, expected: &ExpectedVersion) -> Result<bool, StoreError> {
         if !self.check(lock.id(), expected)? {
             return Ok(false);
         }
@@ -325,6 +326,6 @@ mod tests {
         let listed = block_on(store.list(&PageRequest::default())).unwrap().entries;
         assert_eq!(listed.first().and_then(|entry| entry.record.as_ref()), Some(&record));
         let lock = block_on(store.try_lock(&id)).unwrap().unwrap();
-        assert!(block_on(store.remove(&lock, &Expected::Any)).unwrap());
+        assert!(block_on(store.remove(&lock, &ExpectedVersion::Any)).unwrap());
     }
 }

@@ -26,12 +26,12 @@ pub use directory::DirectoryStore;
 #[cfg(feature = "object-store")]
 pub use objects::{BlobInfo, BlobPage, BlobStore, ObjectStore};
 pub use prune::{
-    PageLimitError, PageRequest, Pages, Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SkipReason,
-    StoredPage,
+    PageLimitError, PageRequest, Pages, PruneError, PruneLimits, PruneReason, PruneReport, PruneSkip, PrunedSession,
+    SkipReason, StoredPage,
 };
 pub(crate) use record::MAX_WORKSPACE_BYTES;
 pub use record::{
-    Expected, SessionId, SessionIdError, SessionRecord, StoredEntry, StoredRecord, StoredSession, StoredVersion,
+    ExpectedVersion, SessionId, SessionIdError, SessionRecord, StoredEntry, StoredRecord, StoredSession, StoredVersion,
 };
 
 /// A store of hibernated sessions, such as [`DirectoryStore`]. Other implementations can use a database or an object
@@ -40,7 +40,7 @@ pub use record::{
 /// Writes are atomic. A reader receives the state of the last [`put`](Self::put) that returned, or a later state, even
 /// if a writer crashed. Several threads and processes can use a store concurrently.
 ///
-/// A writer holds the session's lock, and also passes the version that it expects in the store ([`Expected`]). A
+/// A writer holds the session's lock, and also passes the version that it expects in the store ([`ExpectedVersion`]). A
 /// process can lose its lock without noticing, for example if its lease expires while the process is frozen. The
 /// version check detects this. The late writer receives [`StoreError::Fenced`], and the other process's writes remain.
 ///
@@ -62,7 +62,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     async fn put(
         &self,
         lock: &SessionLock,
-        expected: &Expected,
+        expected: &ExpectedVersion,
         record: &SessionRecord,
         state: &[u8],
     ) -> Result<StoredVersion, StoreError>;
@@ -91,11 +91,11 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
         Ok(count.min(max))
     }
 
-    /// Removes a session. Returns `true` if it existed. Removing a damaged session requires [`Expected::Any`].
+    /// Removes a session. Returns `true` if it existed. Removing a damaged session requires [`ExpectedVersion::Any`].
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if the stored version differs from the expected version. The session is not removed.
-    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError>;
+    async fn remove(&self, lock: &SessionLock, expected: &ExpectedVersion) -> Result<bool, StoreError>;
 }
 
 struct ThreadWaker(Thread);
@@ -350,7 +350,7 @@ pub(crate) fn log_session(message: &'static str, id: &SessionId) {
 }
 
 /// Logs a session that was pruned, or would be pruned without `dry_run`.
-pub(crate) fn log_pruned(pruned: &Pruned, dry_run: bool) {
+pub(crate) fn log_pruned(pruned: &PrunedSession, dry_run: bool) {
     tracing::info!(
         target: "glovebox",
         session_id = pruned.id.as_str(),

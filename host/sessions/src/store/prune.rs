@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, time::Duration};
 use glovebox::Timestamp;
 use serde::Serialize;
 
-use super::{Expected, SessionId, SessionStore, StoreError, StoredEntry, StoredVersion};
+use super::{ExpectedVersion, SessionId, SessionStore, StoreError, StoredEntry, StoredVersion};
 use crate::store;
 
 /// Limits for pruning. A session that exceeds any configured limit is removed. Default: no limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Prune {
+pub struct PruneLimits {
     /// Maximum time since the last write of a session.
     pub older_than: Option<Duration>,
     /// Maximum number of sessions. The most recently written sessions are kept.
@@ -23,7 +23,7 @@ pub struct Prune {
     pub dry_run: bool,
 }
 
-impl Prune {
+impl PruneLimits {
     /// Removes the sessions in a store that exceed a limit, except sessions in use. If a session is damaged or its
     /// record has a time in the future, the store's time of the last write is used instead.
     ///
@@ -37,7 +37,7 @@ impl Prune {
             match self.remove(store, &listed).await {
                 Ok(None) => {
                     report.reclaimed_bytes = report.reclaimed_bytes.saturating_add(bytes);
-                    let pruned = Pruned { id, bytes, reason };
+                    let pruned = PrunedSession { id, bytes, reason };
                     store::log_pruned(&pruned, self.dry_run);
                     report.deleted.push(pruned);
                 }
@@ -102,7 +102,7 @@ impl Prune {
         if self.dry_run {
             return Ok(None);
         }
-        let expected = listed.version.clone().map_or(Expected::Any, Expected::Version);
+        let expected = listed.version.clone().map_or(ExpectedVersion::Any, ExpectedVersion::Version);
         match store.remove(&lock, &expected).await {
             Err(StoreError::Fenced { .. }) => Ok(Some(SkipReason::Changed)),
             removed => removed.map(|_| None),
@@ -159,7 +159,7 @@ impl PruneReason {
 /// A session that was removed or, in a dry run, would be removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Pruned {
+pub struct PrunedSession {
     /// The session's ID.
     pub id: SessionId,
     /// The size of the session in bytes.
@@ -204,7 +204,7 @@ pub struct PruneError {
 #[non_exhaustive]
 pub struct PruneReport {
     /// Removed sessions, oldest first.
-    pub deleted: Vec<Pruned>,
+    pub deleted: Vec<PrunedSession>,
     /// Skipped sessions.
     pub skipped: Vec<PruneSkip>,
     /// The total size of the removed sessions in bytes.

@@ -178,7 +178,7 @@ impl fmt::Display for StoredVersion {
 /// The precondition for writing or removing a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Expected {
+pub enum ExpectedVersion {
     /// The session does not exist. A damaged session counts as existing.
     Absent,
     /// The last write in the store has this version.

@@ -50,7 +50,7 @@ impl Fixture {
 
     fn put(&self, name: &str, updated_ms: u64, state: &[u8]) -> StoredVersion {
         let lock = lock(&self.store, name);
-        block_on(self.store.put(&lock, &Expected::Any, &record(name, updated_ms, state.len()), state)).unwrap()
+        block_on(self.store.put(&lock, &ExpectedVersion::Any, &record(name, updated_ms, state.len()), state)).unwrap()
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -89,10 +89,11 @@ fn session_is_stored_in_one_file() {
     fixture.put("a", 6_000, b"");
     assert_eq!(fixture.names(), ["a.session"], "no lock files and no temporary files remain");
     let lock = lock(&fixture.store, "a");
-    let fenced = block_on(fixture.store.put(&lock, &Expected::Absent, &record("a", 7_000, 1), b"x")).unwrap_err();
+    let fenced =
+        block_on(fixture.store.put(&lock, &ExpectedVersion::Absent, &record("a", 7_000, 1), b"x")).unwrap_err();
     assert!(matches!(fenced, StoreError::Fenced { .. }), "{fenced}");
     assert_eq!(fixture.names(), [".lock-a", "a.session"], "the rejected write left a file");
-    assert!(block_on(fixture.store.remove(&lock, &Expected::Any)).unwrap());
+    assert!(block_on(fixture.store.remove(&lock, &ExpectedVersion::Any)).unwrap());
     drop(lock);
     assert!(fixture.names().is_empty());
 }
@@ -118,8 +119,9 @@ fn the_record_is_text_at_the_head_of_the_file() {
 fn each_write_has_a_new_version() {
     let fixture = Fixture::new();
     let lock = lock(&fixture.store, "a");
-    let put = |expected: &Expected| block_on(fixture.store.put(&lock, expected, &record("a", 5_000, 5), b"state"));
-    let version = Expected::Version(put(&Expected::Absent).unwrap());
+    let put =
+        |expected: &ExpectedVersion| block_on(fixture.store.put(&lock, expected, &record("a", 5_000, 5), b"state"));
+    let version = ExpectedVersion::Version(put(&ExpectedVersion::Absent).unwrap());
     put(&version).unwrap();
     assert!(matches!(put(&version), Err(StoreError::Fenced { .. })), "even with the same record");
 }
@@ -196,13 +198,13 @@ fn every_damaged_header_byte_is_detected() {
     assert_eq!(block_on(fixture.store.get(&id("bad"))).unwrap().unwrap().state, b"again");
     fs::write(fixture.file("bad"), "damaged").unwrap();
     let lock = lock(&fixture.store, "bad");
-    let version = Expected::Version(StoredVersion::random());
-    for expected in [&Expected::Absent, &version] {
+    let version = ExpectedVersion::Version(StoredVersion::random());
+    for expected in [&ExpectedVersion::Absent, &version] {
         block_on(fixture.store.put(&lock, expected, &record("bad", 7_000, 1), b"x")).unwrap_err();
         block_on(fixture.store.remove(&lock, expected)).unwrap_err();
     }
     assert_eq!(fs::read(fixture.file("bad")).unwrap(), b"damaged");
-    assert!(block_on(fixture.store.remove(&lock, &Expected::Any)).unwrap());
+    assert!(block_on(fixture.store.remove(&lock, &ExpectedVersion::Any)).unwrap());
     assert_eq!(listed(&fixture.store).len(), 1);
 }
 
@@ -357,7 +359,7 @@ fn damaged_sessions_use_their_file_time() {
         let time = std::time::UNIX_EPOCH + Duration::from_millis(ms);
         fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
     };
-    let prune = Prune { older_than: Some(Duration::from_secs(5_500)), ..Prune::default() };
+    let prune = PruneLimits { older_than: Some(Duration::from_secs(5_500)), ..PruneLimits::default() };
     set(5_000_000);
     assert_eq!(ids(&block_on(prune.run(&fixture.store, now())).unwrap()), Vec::<&str>::new());
     set(1_000);
@@ -373,8 +375,9 @@ fn future_time_does_not_prevent_pruning() {
         fixture.put("s0", at, b"x");
         let time = std::time::UNIX_EPOCH + Duration::from_secs(500);
         fs::File::options().write(true).open(fixture.file("s0")).unwrap().set_modified(time).unwrap();
-        let by_age = Prune { older_than: Some(Duration::from_secs(5_250)), dry_run: true, ..Prune::default() };
-        let by_count = Prune { max_count: Some(5), dry_run: true, ..Prune::default() };
+        let by_age =
+            PruneLimits { older_than: Some(Duration::from_secs(5_250)), dry_run: true, ..PruneLimits::default() };
+        let by_count = PruneLimits { max_count: Some(5), dry_run: true, ..PruneLimits::default() };
         let chosen =
             [by_age, by_count].map(|prune| ids(&block_on(prune.run(&fixture.store, now())).unwrap()).join(" "));
         assert_eq!(chosen, if stands { ["", "s1"] } else { ["s0", "s0"] }, "{at}");

@@ -13,8 +13,9 @@ use std::{
 use async_trait::async_trait;
 use glovebox::{IfExists, Language};
 use glovebox_sessions::{
-    DirectoryStore, Expected, NewSession, PageRequest, Save, SessionId, SessionLock, SessionRecord, SessionStore,
-    Sessions, SessionsError, StoreError, StoredPage, StoredRecord, StoredSession, StoredVersion, block_on,
+    DirectoryStore, ExpectedVersion, NewSession, PageRequest, Save, SessionId, SessionLock, SessionRecord,
+    SessionStore, Sessions, SessionsError, StoreError, StoredPage, StoredRecord, StoredSession, StoredVersion,
+    block_on,
 };
 use glovebox_tests::sandbox;
 use tempfile::tempdir;
@@ -59,7 +60,7 @@ impl SessionStore for Failing {
     async fn put(
         &self,
         lock: &SessionLock,
-        expected: &Expected,
+        expected: &ExpectedVersion,
         record: &SessionRecord,
         state: &[u8],
     ) -> Result<StoredVersion, StoreError> {
@@ -91,7 +92,7 @@ impl SessionStore for Failing {
         self.store.list(page).await
     }
 
-    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
+    async fn remove(&self, lock: &SessionLock, expected: &ExpectedVersion) -> Result<bool, StoreError> {
         if self.fails.load(Ordering::SeqCst) {
             return Err(StoreError::Other("the disk is read-only".into()));
         }

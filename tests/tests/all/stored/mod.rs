@@ -18,8 +18,8 @@ use glovebox::{
     Entropy, ExecuteError, HibernatedInfo, IfExists, Language, Request, ResumeError, Sandbox, SessionKey, Timestamp,
 };
 use glovebox_sessions::{
-    DirectoryStore, Expected, NewSession, Prune, Save, SessionGuard, SessionId, SessionStore as _, Sessions,
-    SessionsError, SkipReason, StoredRecord, StoredSession, block_on,
+    DirectoryStore, ExpectedVersion, NewSession, PruneLimits, Save, SessionGuard, SessionId, SessionStore as _,
+    Sessions, SessionsError, SkipReason, StoredRecord, StoredSession, block_on,
 };
 use glovebox_tests::sandbox;
 use tempfile::tempdir;
@@ -322,7 +322,7 @@ fn key_prevents_forged_and_swapped_states() {
     let lock = block_on(store.try_lock(&id("b"))).unwrap().unwrap();
     let StoredRecord { mut record, version, .. } = block_on(store.record(&id("b"))).unwrap().unwrap();
     record.bytes = state.len() as u64;
-    block_on(store.put(&lock, &Expected::Version(version), &record, &state)).unwrap();
+    block_on(store.put(&lock, &ExpectedVersion::Version(version), &record, &state)).unwrap();
     drop(lock);
     let sessions = with_key(1);
     let resumed = |sessions: &Sessions, name: &str| match sessions.open(&id(name)).unwrap().execute("1") {
@@ -407,7 +407,7 @@ fn live_sessions_are_not_pruned() {
     run(&python(&sessions, "live"), COUNT);
     run(&python(&sessions, "hibernated"), COUNT);
     sessions.hibernate(&id("hibernated")).unwrap();
-    let mut prune = Prune::default();
+    let mut prune = PruneLimits::default();
     prune.max_count = Some(0);
     let report = sessions.prune(&prune).unwrap();
     assert_eq!(report.deleted.iter().map(|pruned| &pruned.id).collect::<Vec<_>>(), [&id("hibernated")]);

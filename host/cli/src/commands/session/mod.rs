@@ -13,7 +13,7 @@ use std::{
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use glovebox::{IfExists, Timestamp, escaped, escaped_text};
-use glovebox_sessions::{Prune, PruneReason, PruneReport, SessionId, SessionsError, SkipReason, StoredEntry};
+use glovebox_sessions::{PruneLimits, PruneReason, PruneReport, SessionId, SessionsError, SkipReason, StoredEntry};
 use serde::Serialize;
 
 use crate::{
@@ -219,7 +219,7 @@ fn keep_count(text: &str) -> Result<usize, String> {
 }
 
 fn prune(session_dir: &SessionDir, args: &PruneArgs) -> anyhow::Result<i32> {
-    let mut prune = Prune::default();
+    let mut prune = PruneLimits::default();
     prune.older_than = args.what.older_than;
     prune.max_count = args.what.keep;
     prune.max_bytes = args.what.max_bytes;

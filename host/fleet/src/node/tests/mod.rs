@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{
     NodeConfig,
     attempt::{AnsweredCall, Attempt, ExecutionEnd, JournalStep, StepError},
-    machine::{Machine, Opening},
+    machine::{Machine, SessionOpening},
     object::{SessionState, blob_dir},
     serve::Admin,
 };
@@ -44,8 +44,8 @@ fn name() -> FleetName {
     "team!notes".parse().unwrap()
 }
 
-fn opening(id: &str) -> Opening {
-    Opening { at: Timestamp::from_unix_ms(1_000), id: id.into() }
+fn opening(id: &str) -> SessionOpening {
+    SessionOpening { at: Timestamp::from_unix_ms(1_000), id: id.into() }
 }
 
 async fn opened(machine: &Arc<Machine>) -> SessionState {

@@ -120,7 +120,7 @@ async fn only_unchanged_bytes_of_the_same_scope_and_key_are_resumed() {
     let open = |name: &'static str| {
         let open = OpenRequest { language: Some(Language::JavaScript), ..OpenRequest::default() };
         let one = Arc::clone(&one);
-        let opening = Opening { at: Timestamp::from_unix_ms(5_000), id: "0b".into() };
+        let opening = SessionOpening { at: Timestamp::from_unix_ms(5_000), id: "0b".into() };
         async move { one.open(&name.parse().unwrap(), open, opening).await.unwrap() }
     };
     let (same_scope, other_scope) = (open("team!more").await, open("other!notes").await);

@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 use super::{
     UpstreamConfig, UpstreamTransport, endpoint,
     process::{END, Process},
-    upstreams::{CallError, Started},
+    upstreams::{CallError, StartedUpstream},
 };
 use crate::json::{JsonCost, wide_integer};
 
@@ -60,13 +60,16 @@ struct ConnectionState {
 impl McpUpstream {
     /// Starts a server or connects to it, and lists its tools. `max_message_bytes` limits the size of each message from
     /// the server. The error completes a sentence that begins with the server's name.
-    pub(super) async fn start(config: &UpstreamConfig, max_message_bytes: usize) -> Result<Started<Self>, String> {
+    pub(super) async fn start(
+        config: &UpstreamConfig,
+        max_message_bytes: usize,
+    ) -> Result<StartedUpstream<Self>, String> {
         let connection = Connection::start(&config.transport, max_message_bytes).await?;
         match connection.tools(config, max_message_bytes).await {
             Ok(tools) => {
                 let state = ConnectionState { connection: Some(connection), restarts: Vec::new(), is_closed: false };
                 let backend = Self { max_message_bytes, state: Mutex::new(state) };
-                Ok(Started { backend, tools, notices: Vec::new() })
+                Ok(StartedUpstream { backend, tools, notices: Vec::new() })
             }
             Err(reason) => {
                 connection.end().await;

@@ -34,7 +34,7 @@ const MAX_RESULT_SCHEMAS_BYTES: usize = 1 << 20;
 /// Running MCP servers, APIs, and their tools. Call [`close`](Self::close) to stop them.
 #[derive(Debug, Default)]
 pub struct Upstreams {
-    servers: Vec<Arc<Server>>,
+    servers: Vec<Arc<UpstreamServer>>,
     tools: Vec<Tool>,
     /// Tools whose calls a person must approve.
     approved_tools: Vec<Tool>,
@@ -46,7 +46,7 @@ pub struct Upstreams {
 
 /// An MCP server or an API.
 #[derive(Debug)]
-struct Server {
+struct UpstreamServer {
     config: UpstreamConfig,
     backend: Backend,
 }
@@ -58,7 +58,7 @@ enum Backend {
 }
 
 /// A started server or API with the definitions of its tools.
-pub(super) struct Started<B> {
+pub(super) struct StartedUpstream<B> {
     pub(super) backend: B,
     pub(super) tools: Vec<rmcp::model::Tool>,
     /// Messages about omitted tools.
@@ -85,14 +85,14 @@ impl Upstreams {
         let result_bytes = usize::try_from(result_bytes).unwrap_or(usize::MAX);
         let max_message_bytes = result_bytes.saturating_mul(MESSAGE_TIMES).saturating_add(MESSAGE_BYTES);
         // Start the servers concurrently, because each start may take up to a minute.
-        let start = |config| AbortOnDropHandle::new(tokio::spawn(Server::start(config, max_message_bytes)));
+        let start = |config| AbortOnDropHandle::new(tokio::spawn(UpstreamServer::start(config, max_message_bytes)));
         let starting: Vec<_> = configs.into_iter().map(start).collect();
         let mut made = Self::default();
         let mut failed = None;
         let mut names = BTreeMap::new();
         for server in starting {
             let started = server.await.map_err(|error| UpstreamError(error.to_string())).flatten();
-            let Started { backend: server, tools, notices } = match started {
+            let StartedUpstream { backend: server, tools, notices } = match started {
                 Ok(started) => started,
                 Err(error) => {
                     failed = failed.or(Some(error));
@@ -161,7 +161,7 @@ impl Upstreams {
     /// Makes a tool of a server available to scripts.
     fn offer(
         &mut self,
-        server: &Arc<Server>,
+        server: &Arc<UpstreamServer>,
         tool: rmcp::model::Tool,
         names: &mut BTreeMap<String, String>,
         result_bytes: usize,
@@ -240,8 +240,8 @@ fn admit(all_bytes: &mut usize, bytes: usize) -> bool {
     fits
 }
 
-impl Server {
-    async fn start(config: UpstreamConfig, max_message_bytes: usize) -> Result<Started<Self>, UpstreamError> {
+impl UpstreamServer {
+    async fn start(config: UpstreamConfig, max_message_bytes: usize) -> Result<StartedUpstream<Self>, UpstreamError> {
         let started = match &config.transport {
             UpstreamTransport::OpenApi(api) => {
                 Api::start(&config, api).await.map(|started| started.map(|api| Backend::Api(Box::new(api))))
@@ -303,9 +303,9 @@ impl Server {
     }
 }
 
-impl<B> Started<B> {
-    fn map<C>(self, change: impl FnOnce(B) -> C) -> Started<C> {
-        Started { backend: change(self.backend), tools: self.tools, notices: self.notices }
+impl<B> StartedUpstream<B> {
+    fn map<C>(self, change: impl FnOnce(B) -> C) -> StartedUpstream<C> {
+        StartedUpstream { backend: change(self.backend), tools: self.tools, notices: self.notices }
     }
 }
 

@@ -9,9 +9,9 @@ use crate::{
 };
 
 /// An execution that waits for an answer, or has ended.
-struct Waiting(CancellationToken);
+struct FakeExecution(CancellationToken);
 
-impl SteppedExecution for Waiting {
+impl SteppedExecution for FakeExecution {
     fn advance(&self, _: Vec<ToolAnswer>) -> BoxFuture<'_, Result<ExecutorStep, ServiceError>> {
         Box::pin(async move { Err(ServiceError::Panicked) })
     }
@@ -33,7 +33,7 @@ fn stepping(has_ended: bool) -> StepwiseExecution {
     let permits = Arc::new(Semaphore::new(3));
     let permit = || Arc::clone(&permits).try_acquire_owned().unwrap();
     StepwiseExecution {
-        started: Box::new(Waiting(ended)),
+        started: Box::new(FakeExecution(ended)),
         output: Output::default(),
         cancel: CancelToken::new(),
         request: AuditedRequest { door: Door::Http, session: None, source: None },

@@ -14,7 +14,7 @@ use std::{
 use glovebox::{SessionKey, SuspendedBytesError, Timestamp};
 use glovebox_core::hibernate::Seal;
 use glovebox_sessions::{
-    Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore as _, SessionsError, StoreError,
+    ExpectedVersion, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore as _, SessionsError, StoreError,
     StoredEntry, StoredPage, StoredVersion, block_on,
 };
 use parking_lot::Mutex;
@@ -231,7 +231,7 @@ impl SuspendedStore {
     /// Fails if the entry no longer exists, or if another process holds its lock for too long.
     pub(crate) fn claim(&self, id: &SuspendedId, version: StoredVersion) -> Result<(), ServiceError> {
         let lock = self.lock(id, LOCK_TIME)?;
-        match block_on(self.store.remove(&lock, &Expected::Version(version))) {
+        match block_on(self.store.remove(&lock, &ExpectedVersion::Version(version))) {
             Ok(true) => Ok(()),
             Ok(false) | Err(StoreError::Fenced { .. }) => Err(not_found(id.as_str())),
             Err(error) => Err(failed(error)),
@@ -241,7 +241,7 @@ impl SuspendedStore {
     /// Deletes an entry. Returns `false` if it did not exist.
     pub(crate) fn delete(&self, id: &SuspendedId) -> Result<bool, ServiceError> {
         let lock = self.lock(id, LOCK_TIME)?;
-        block_on(self.store.remove(&lock, &Expected::Any)).map_err(failed)
+        block_on(self.store.remove(&lock, &ExpectedVersion::Any)).map_err(failed)
     }
 
     /// Locks an entry. Waits for at most `max` while another process holds the lock.
@@ -300,7 +300,7 @@ impl SuspendedStore {
     /// operation tries again.
     fn delete_now(&self, id: &SuspendedId) {
         if let Ok(lock) = self.lock(id, Duration::ZERO) {
-            let _ = block_on(self.store.remove(&lock, &Expected::Any));
+            let _ = block_on(self.store.remove(&lock, &ExpectedVersion::Any));
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     executor::{
         BoxFuture, Completion, ExecutionFiles, Executor, ExecutorStep, FileAnswer, FileListing, FileOperation,
         FinishedJob, Job, Room, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution,
-        Validated,
+        ValidationResult,
     },
     tenant::BoundedStore,
 };
@@ -229,7 +229,7 @@ impl Executor for WorkerProcesses {
         });
     }
 
-    fn validate(&self, fresh: FreshScript) -> BoxFuture<'_, Result<Validated, ServiceError>> {
+    fn validate(&self, fresh: FreshScript) -> BoxFuture<'_, Result<ValidationResult, ServiceError>> {
         Box::pin(async move {
             let live = self.ready(WorkerChoice::Any).await?;
             let (call, bytes) = self.prepare(&live, Work::Fresh(Box::new(fresh)), None)?;

@@ -10,9 +10,9 @@ use crate::byte_budget::ByteBudget;
 
 /// A handler that replies with twice the number, and with 2 to everything else. It replies to 0 only after the call is
 /// cancelled.
-struct Double;
+struct DoublingHandler;
 
-impl CallHandler for Double {
+impl CallHandler for DoublingHandler {
     fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply) {
         tokio::spawn(async move {
             let number: u64 = serde_json::from_slice(&call.json).unwrap_or(1);
@@ -26,7 +26,7 @@ impl CallHandler for Double {
 
 fn pair() -> (Peer, Peer) {
     let (one, two) = UnixStream::pair().unwrap();
-    (Peer::start(one, Arc::new(Double)), Peer::start(two, Arc::new(Double)))
+    (Peer::start(one, Arc::new(DoublingHandler)), Peer::start(two, Arc::new(DoublingHandler)))
 }
 
 #[tokio::test]
@@ -71,9 +71,9 @@ async fn replies_beyond_the_budget_are_discarded() {
 }
 
 /// A handler that replies with a string of the requested length.
-struct Text;
+struct LongTextHandler;
 
-impl CallHandler for Text {
+impl CallHandler for LongTextHandler {
     fn answer(self: Arc<Self>, call: Message, _: CancelToken, reply: Reply) {
         let len = serde_json::from_slice(&call.json).unwrap();
         reply.send(Ok(Message::reply(&"x".repeat(len), Vec::new())));
@@ -92,7 +92,7 @@ impl<'de> Deserialize<'de> for ParsedBy {
 #[tokio::test]
 async fn long_replies_are_parsed_on_blocking_threads() {
     let (one, two) = UnixStream::pair().unwrap();
-    let (one, _two) = (Peer::start(one, Arc::new(Text)), Peer::start(two, Arc::new(Text)));
+    let (one, _two) = (Peer::start(one, Arc::new(LongTextHandler)), Peer::start(two, Arc::new(LongTextHandler)));
     let max = MAX_SHORT_BYTES - r#"{"Ok":""}"#.len();
     for (len, is_here) in [(max - 1, true), (max, true), (max + 1, false)] {
         let (ParsedBy(thread), ..) = one.call_within(&len, Vec::new(), None).await.unwrap();
@@ -101,9 +101,9 @@ async fn long_replies_are_parsed_on_blocking_threads() {
 }
 
 /// A handler that replies with 3 MiB that are charged to a budget.
-struct Charged(ByteBudget);
+struct ChargedReplies(ByteBudget);
 
-impl CallHandler for Charged {
+impl CallHandler for ChargedReplies {
     fn answer(self: Arc<Self>, _: Message, _: CancelToken, reply: Reply) {
         let held = self.0.try_room(None, 3 << 20).unwrap();
         reply.send(Ok(Message::reply(&(), vec![7; 3 << 20]).holding(held)));
@@ -114,7 +114,7 @@ impl CallHandler for Charged {
 async fn a_reply_is_charged_until_it_is_sent() {
     let budget = ByteBudget::new(4 << 20, Duration::ZERO, []);
     let (one, mut raw) = UnixStream::pair().unwrap();
-    let _peer = Peer::start(one, Arc::new(Charged(budget.clone())));
+    let _peer = Peer::start(one, Arc::new(ChargedReplies(budget.clone())));
     let call = [&[CALL][..], &[0; 8], &1_u32.to_le_bytes(), &0_u32.to_le_bytes(), b"1"].concat();
     tokio::io::AsyncWriteExt::write_all(&mut raw, &call).await.unwrap();
     let header = read_header(&mut raw).await.unwrap();
@@ -127,7 +127,7 @@ async fn a_reply_is_charged_until_it_is_sent() {
 async fn a_reply_to_a_killed_process_is_released() {
     let budget = ByteBudget::new(4 << 20, Duration::ZERO, []);
     let (one, mut raw) = UnixStream::pair().unwrap();
-    let peer = Peer::start(one, Arc::new(Charged(budget.clone())));
+    let peer = Peer::start(one, Arc::new(ChargedReplies(budget.clone())));
     let call = [&[CALL][..], &[0; 8], &1_u32.to_le_bytes(), &0_u32.to_le_bytes(), b"1"].concat();
     tokio::io::AsyncWriteExt::write_all(&mut raw, &call).await.unwrap();
     read_header(&mut raw).await.unwrap();
@@ -156,9 +156,9 @@ async fn a_cancelled_call_returns_its_reply() {
 }
 
 /// A handler that drops its reply, like a task that panics.
-struct Drops;
+struct DroppingHandler;
 
-impl CallHandler for Drops {
+impl CallHandler for DroppingHandler {
     fn answer(self: Arc<Self>, _: Message, _: CancelToken, reply: Reply) {
         drop(reply);
     }
@@ -167,7 +167,7 @@ impl CallHandler for Drops {
 #[tokio::test]
 async fn dropped_reply_reports_a_panic() {
     let (one, two) = UnixStream::pair().unwrap();
-    let (one, _two) = (Peer::start(one, Arc::new(Drops)), Peer::start(two, Arc::new(Drops)));
+    let (one, _two) = (Peer::start(one, Arc::new(DroppingHandler)), Peer::start(two, Arc::new(DroppingHandler)));
     let reply = one.call::<u64>(&1_u64, Vec::new()).await;
     assert_eq!(reply.unwrap_err().to_string(), ServiceError::Panicked.to_string());
     assert_eq!(one.in_progress(), 0);
@@ -213,7 +213,7 @@ async fn refuses_malformed_frames() {
         ([&[CALL][..], &[0; 8], &(MAX_CALL_JSON_BYTES + 1).to_le_bytes(), &0_u32.to_le_bytes()].concat(), false),
     ] {
         let (one, mut raw) = UnixStream::pair().unwrap();
-        let peer = Peer::start(one, Arc::new(Double));
+        let peer = Peer::start(one, Arc::new(DoublingHandler));
         tokio::io::AsyncWriteExt::write_all(&mut raw, &header).await.unwrap();
         match is_allowed {
             true => drop(read_header(&mut raw).await.unwrap()),

@@ -29,7 +29,7 @@ use super::{
     bucket::{Bucket, CreateOutcome, ListedObject, SharedRuntime, create, failed},
     log::numbered,
 };
-use crate::store::{Expected, SessionId, StoreError, StoredVersion, record};
+use crate::store::{ExpectedVersion, SessionId, StoreError, StoredVersion, record};
 
 /// The margin before a lease counts as expired, because some stores report times in whole seconds.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -241,7 +241,7 @@ fn is_held(says: &Bytes, listed: &ListedObject, clock: StoreClock) -> bool {
 pub(super) struct Holder {
     _lease: Option<Lease>,
     /// The versions of writes with an unknown outcome, and the version that these writes expected.
-    unsettled: Mutex<Option<(Expected, Vec<StoredVersion>)>>,
+    unsettled: Mutex<Option<(ExpectedVersion, Vec<StoredVersion>)>>,
 }
 
 impl Holder {
@@ -250,7 +250,7 @@ impl Holder {
     }
 
     /// Records a write before its outcome is known.
-    pub(super) fn record_attempt(&self, expected: &Expected, version: &StoredVersion) {
+    pub(super) fn record_attempt(&self, expected: &ExpectedVersion, version: &StoredVersion) {
         let mut unsettled = self.unsettled.lock();
         match &mut *unsettled {
             Some((same, versions)) if same == expected => versions.push(version.clone()),
@@ -262,13 +262,13 @@ impl Holder {
     /// rejected or overwritten.
     pub(super) fn take_other_attempts(&self, accepted: &StoredVersion) -> Vec<StoredVersion> {
         let unsettled = self.unsettled.lock().take();
-        let (_, mut versions) = unsettled.unwrap_or((Expected::Any, Vec::new()));
+        let (_, mut versions) = unsettled.unwrap_or((ExpectedVersion::Any, Vec::new()));
         versions.retain(|version| version != accepted);
         versions
     }
 
     /// Returns `true` if the holder attempted this write with the same expected version, and does not know the outcome.
-    pub(super) fn has_attempted(&self, expected: &Expected, is: impl Fn(&StoredVersion) -> bool) -> bool {
+    pub(super) fn has_attempted(&self, expected: &ExpectedVersion, is: impl Fn(&StoredVersion) -> bool) -> bool {
         let unsettled = self.unsettled.lock();
         unsettled.as_ref().is_some_and(|(same, versions)| same == expected && versions.iter().any(is))
     }

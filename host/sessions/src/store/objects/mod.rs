@@ -29,8 +29,9 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 
 use crate::store::{
-    Expected, PageRequest, RecordError, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry,
-    StoredPage, StoredRecord, StoredSession, StoredVersion, check_length, check_write, record::MAX_WORKSPACE_BYTES,
+    ExpectedVersion, PageRequest, RecordError, SessionId, SessionLock, SessionRecord, SessionStore, StoreError,
+    StoredEntry, StoredPage, StoredRecord, StoredSession, StoredVersion, check_length, check_write,
+    record::MAX_WORKSPACE_BYTES,
 };
 use blobs::timestamp;
 use bucket::{Bucket, ListedObject, Objects, SharedRuntime, failed};
@@ -129,7 +130,7 @@ impl ObjectStore {
     async fn write(
         &self,
         lock: &SessionLock,
-        expected: &Expected,
+        expected: &ExpectedVersion,
         session: Option<(&SessionRecord, &Bytes)>,
     ) -> Result<WriteOutcome, StoreError> {
         let none = Holder::default();
@@ -161,15 +162,21 @@ impl ObjectStore {
     }
 
     /// Fails unless the log's head is the expected version, or this holder's own write with an unknown outcome.
-    fn check(&self, log: Log<'_>, head: Option<&Head>, expected: &Expected, holder: &Holder) -> Result<(), StoreError> {
+    fn check(
+        &self,
+        log: Log<'_>,
+        head: Option<&Head>,
+        expected: &ExpectedVersion,
+        holder: &Holder,
+    ) -> Result<(), StoreError> {
         let found = head.filter(|head| !head.is_removal());
         let is_expected = match (expected, found) {
-            (Expected::Any, _) | (Expected::Absent, None) => true,
-            (Expected::Version(_), Some(Head { entry: Err(reason), number, .. })) => {
+            (ExpectedVersion::Any, _) | (ExpectedVersion::Absent, None) => true,
+            (ExpectedVersion::Version(_), Some(Head { entry: Err(reason), number, .. })) => {
                 return Err(self.unreadable(log, *number, reason.clone()));
             }
-            (Expected::Version(version), Some(head)) => head.is(version),
-            (Expected::Absent, Some(_)) | (Expected::Version(_), None) => false,
+            (ExpectedVersion::Version(version), Some(head)) => head.is(version),
+            (ExpectedVersion::Absent, Some(_)) | (ExpectedVersion::Version(_), None) => false,
         };
         let is_ours = || holder.has_attempted(expected, |version| head.is_some_and(|head| head.is(version)));
         if is_expected || is_ours() { Ok(()) } else { Err(StoreError::Fenced { id: log.id.clone() }) }
@@ -202,7 +209,7 @@ impl SessionStore for ObjectStore {
     async fn put(
         &self,
         lock: &SessionLock,
-        expected: &Expected,
+        expected: &ExpectedVersion,
         record: &SessionRecord,
         state: &[u8],
     ) -> Result<StoredVersion, StoreError> {
@@ -274,7 +281,7 @@ impl SessionStore for ObjectStore {
         Ok(count.min(max))
     }
 
-    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
+    async fn remove(&self, lock: &SessionLock, expected: &ExpectedVersion) -> Result<bool, StoreError> {
         // If the session does not exist, do not compare versions, because it is already removed.
         let log = self.log(lock.id());
         let head = log.head().await?;

@@ -36,7 +36,7 @@ fn store_loop_for_the_kill_test() {
         let state = state(generation);
         let lock = lock(&*store, name);
         let found = block_on(store.record(&id(name))).unwrap();
-        let expected = found.map_or(Expected::Absent, |found| Expected::Version(found.version));
+        let expected = found.map_or(ExpectedVersion::Absent, |found| ExpectedVersion::Version(found.version));
         let mut record = record(name, 5_000, state.len());
         record.executions = generation;
         block_on(store.put(&lock, &expected, &record, &state)).unwrap();

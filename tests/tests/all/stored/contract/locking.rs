@@ -60,8 +60,8 @@ fn no_write_is_lost_among_many_writers(place: &dyn TestStore) {
                 for _ in 0..EACH {
                     let lock = lock(&*store, "a");
                     let (expected, count) = match get(&*store, "a") {
-                        Some(stored) => (Expected::Version(stored.version), number(&stored.state)),
-                        None => (Expected::Absent, 0),
+                        Some(stored) => (ExpectedVersion::Version(stored.version), number(&stored.state)),
+                        None => (ExpectedVersion::Absent, 0),
                     };
                     put(&*store, &lock, &expected, (count + 1).to_string().as_bytes()).unwrap();
                 }
@@ -78,7 +78,7 @@ fn number(state: &[u8]) -> usize {
 fn later_write_fences_a_lost_lock(place: &dyn TestStore) {
     let (one, other) = (place.open(), place.open());
     let lost = lock(&*one, "a");
-    let first = Expected::Version(put(&*one, &lost, &Expected::Absent, b"first").unwrap());
+    let first = ExpectedVersion::Version(put(&*one, &lost, &ExpectedVersion::Absent, b"first").unwrap());
     place.lose_lock(&id("a"));
     let held = lock(&*other, "a");
     put(&*other, &held, &first, b"second").unwrap();
@@ -89,7 +89,7 @@ fn later_write_fences_a_lost_lock(place: &dyn TestStore) {
     assert!(block_on(one.try_lock(&id("a"))).unwrap().is_none());
     assert_eq!(get(&*one, "a").unwrap().state, b"second");
     // A removal by the new holder fences the old one, as a write does.
-    assert!(block_on(other.remove(&held, &Expected::Any)).unwrap());
+    assert!(block_on(other.remove(&held, &ExpectedVersion::Any)).unwrap());
     drop(held);
     let late = lock(&*one, "a");
     assert!(is_fenced(put(&*one, &late, &first, b"late"), "a"));
@@ -101,7 +101,7 @@ fn one_of_two_believed_holders_writes(place: &dyn TestStore) {
     for round in 0..10 {
         let name = format!("s{round}");
         let lost = lock(&*one, &name);
-        let expected = Expected::Version(put(&*one, &lost, &Expected::Absent, b"first").unwrap());
+        let expected = ExpectedVersion::Version(put(&*one, &lost, &ExpectedVersion::Absent, b"first").unwrap());
         place.lose_lock(&id(&name));
         let held = lock(&*other, &name);
         // Alternates the order of the two writes.

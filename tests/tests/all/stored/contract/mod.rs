@@ -6,8 +6,8 @@ mod paging;
 mod pruning;
 
 use glovebox_sessions::{
-    Expected, Pages, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredSession, StoredVersion,
-    block_on,
+    ExpectedVersion, Pages, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredSession,
+    StoredVersion, block_on,
 };
 use serde_json::json;
 
@@ -50,7 +50,7 @@ fn lock(store: &dyn SessionStore, name: &str) -> SessionLock {
 fn put(
     store: &dyn SessionStore,
     lock: &SessionLock,
-    expected: &Expected,
+    expected: &ExpectedVersion,
     state: &[u8],
 ) -> Result<StoredVersion, StoreError> {
     block_on(store.put(lock, expected, &record(lock.id().as_str(), 5_000, state.len()), state))
@@ -59,7 +59,7 @@ fn put(
 /// Writes a session. Replaces an existing session with this name.
 fn store_session(store: &dyn SessionStore, name: &str, updated_ms: i64, state: &[u8]) -> StoredVersion {
     let lock = lock(store, name);
-    block_on(store.put(&lock, &Expected::Any, &record(name, updated_ms, state.len()), state)).unwrap()
+    block_on(store.put(&lock, &ExpectedVersion::Any, &record(name, updated_ms, state.len()), state)).unwrap()
 }
 
 fn get(store: &dyn SessionStore, name: &str) -> Option<StoredSession> {
@@ -100,8 +100,8 @@ fn a_session_is_stored_replaced_and_removed(place: &dyn TestStore) {
     let stored = get(&*store, "a").unwrap();
     assert_eq!((stored.version, &stored.state[..]), (second, &b""[..]));
     let lock = lock(&*store, "a");
-    assert!(block_on(store.remove(&lock, &Expected::Any)).unwrap());
-    assert!(!block_on(store.remove(&lock, &Expected::Any)).unwrap());
+    assert!(block_on(store.remove(&lock, &ExpectedVersion::Any)).unwrap());
+    assert!(!block_on(store.remove(&lock, &ExpectedVersion::Any)).unwrap());
     drop(lock);
     assert_eq!((get(&*other, "a"), listed(&*other)), (None, vec![]));
 }
@@ -110,53 +110,53 @@ fn every_write_gets_a_new_version(place: &dyn TestStore) {
     let store = place.open();
     let lock = lock(&*store, "a");
     let mut seen = std::collections::HashSet::new();
-    let mut expected = Expected::Absent;
+    let mut expected = ExpectedVersion::Absent;
     for _ in 0..20 {
         let version = put(&*store, &lock, &expected, b"the same").unwrap();
         assert!(seen.insert(version.clone()), "version {version} was used by another write");
-        expected = Expected::Version(version);
+        expected = ExpectedVersion::Version(version);
     }
 }
 
 fn write_depends_on_the_expected_version(place: &dyn TestStore) {
     let store = place.open();
     let lock = lock(&*store, "a");
-    let remove = |expected: &Expected| block_on(store.remove(&lock, expected));
-    let nothing = |expected: &Expected| {
+    let remove = |expected: &ExpectedVersion| block_on(store.remove(&lock, expected));
+    let nothing = |expected: &ExpectedVersion| {
         // The session does not exist, so nothing can be removed.
         assert!(!remove(expected).unwrap(), "{expected:?}");
         assert_eq!(get(&*store, "a"), None, "{expected:?}");
     };
-    let never = Expected::Version(StoredVersion::random());
-    [&Expected::Absent, &Expected::Any, &never].into_iter().for_each(nothing);
+    let never = ExpectedVersion::Version(StoredVersion::random());
+    [&ExpectedVersion::Absent, &ExpectedVersion::Any, &never].into_iter().for_each(nothing);
     assert!(is_fenced(put(&*store, &lock, &never, b"x"), "a"));
     assert_eq!(get(&*store, "a"), None);
 
-    let first = Expected::Version(put(&*store, &lock, &Expected::Absent, b"first").unwrap());
-    let second = Expected::Version(put(&*store, &lock, &first, b"second").unwrap());
-    for stale in [&Expected::Absent, &never, &first] {
+    let first = ExpectedVersion::Version(put(&*store, &lock, &ExpectedVersion::Absent, b"first").unwrap());
+    let second = ExpectedVersion::Version(put(&*store, &lock, &first, b"second").unwrap());
+    for stale in [&ExpectedVersion::Absent, &never, &first] {
         let before = get(&*store, "a");
         assert!(is_fenced(put(&*store, &lock, stale, b"late"), "a"), "{stale:?}");
         assert!(is_fenced(remove(stale), "a"), "{stale:?}");
         assert_eq!(get(&*store, "a"), before, "{stale:?}");
     }
     put(&*store, &lock, &second, b"third").unwrap();
-    let fourth = Expected::Version(put(&*store, &lock, &Expected::Any, b"fourth").unwrap());
+    let fourth = ExpectedVersion::Version(put(&*store, &lock, &ExpectedVersion::Any, b"fourth").unwrap());
     assert_eq!(get(&*store, "a").unwrap().state, b"fourth");
     assert!(remove(&fourth).unwrap());
     nothing(&fourth);
-    put(&*store, &lock, &Expected::Any, b"fifth").unwrap();
-    assert!(remove(&Expected::Any).unwrap());
+    put(&*store, &lock, &ExpectedVersion::Any, b"fifth").unwrap();
+    assert!(remove(&ExpectedVersion::Any).unwrap());
 }
 
 fn recreated_session_is_a_different_one(place: &dyn TestStore) {
     let (store, other) = (place.open(), place.open());
-    let first = Expected::Version(store_session(&*store, "a", 5_000, b"equal"));
+    let first = ExpectedVersion::Version(store_session(&*store, "a", 5_000, b"equal"));
     let taken = lock(&*other, "a");
-    assert!(block_on(other.remove(&taken, &Expected::Any)).unwrap());
-    let second = put(&*other, &taken, &Expected::Absent, b"equal").unwrap();
+    assert!(block_on(other.remove(&taken, &ExpectedVersion::Any)).unwrap());
+    let second = put(&*other, &taken, &ExpectedVersion::Absent, b"equal").unwrap();
     drop(taken);
-    assert_ne!(first, Expected::Version(second.clone()));
+    assert_ne!(first, ExpectedVersion::Version(second.clone()));
     let lock = lock(&*store, "a");
     assert!(is_fenced(put(&*store, &lock, &first, b"late"), "a"));
     assert!(is_fenced(block_on(store.remove(&lock, &first)), "a"));
@@ -166,7 +166,7 @@ fn recreated_session_is_a_different_one(place: &dyn TestStore) {
 
 fn damaged_session_is_overwritten_only_unconditionally(place: &dyn TestStore) {
     let store = place.open();
-    let version = Expected::Version(store_session(&*store, "bad", 5_000, b"state"));
+    let version = ExpectedVersion::Version(store_session(&*store, "bad", 5_000, b"state"));
     store_session(&*store, "good", 5_000, b"state");
     place.damage(&id("bad"));
     let check = || {
@@ -180,15 +180,15 @@ fn damaged_session_is_overwritten_only_unconditionally(place: &dyn TestStore) {
     };
     check();
     let bad = lock(&*store, "bad");
-    for expected in [&Expected::Absent, &version] {
+    for expected in [&ExpectedVersion::Absent, &version] {
         put(&*store, &bad, expected, b"late").unwrap_err();
         block_on(store.remove(&bad, expected)).unwrap_err();
         check();
     }
-    put(&*store, &bad, &Expected::Any, b"again").unwrap();
+    put(&*store, &bad, &ExpectedVersion::Any, b"again").unwrap();
     assert_eq!(get(&*store, "bad").unwrap().state, b"again");
     place.damage(&id("bad"));
-    assert!(block_on(store.remove(&bad, &Expected::Any)).unwrap());
+    assert!(block_on(store.remove(&bad, &ExpectedVersion::Any)).unwrap());
     assert_eq!(listed(&*store).len(), 1);
 }
 
@@ -196,11 +196,11 @@ fn lock_permits_writes_to_its_session_only(place: &dyn TestStore) {
     let store = place.open();
     let lock = lock(&*store, "a");
     assert_eq!(lock.id(), &id("a"));
-    let error = block_on(store.put(&lock, &Expected::Any, &record("b", 1, 1), b"x")).unwrap_err();
+    let error = block_on(store.put(&lock, &ExpectedVersion::Any, &record("b", 1, 1), b"x")).unwrap_err();
     assert!(matches!(error, StoreError::NotLocked { .. }), "{error}");
     // The length in the record differs from the length of the state.
     for bytes in [0, 2] {
-        block_on(store.put(&lock, &Expected::Any, &record("a", 1, bytes), b"x")).unwrap_err();
+        block_on(store.put(&lock, &ExpectedVersion::Any, &record("a", 1, bytes), b"x")).unwrap_err();
     }
     assert_eq!(listed(&*store), []);
 }
@@ -210,7 +210,7 @@ fn states_of_many_sizes_round_trip(place: &dyn TestStore) {
     let lock = lock(&*store, "a");
     for bytes in [0, 1, 4_095, 4_096, 4_097, (1 << 20) - 1, 1 << 20, (5 << 20) + 1] {
         let state: Vec<u8> = (0..bytes).map(|at: usize| (at * 31 + at / 251) as u8).collect();
-        put(&*store, &lock, &Expected::Any, &state).unwrap();
+        put(&*store, &lock, &ExpectedVersion::Any, &state).unwrap();
         assert!(get(&*store, "a").unwrap().state == state, "{bytes} bytes");
     }
 }

@@ -73,7 +73,8 @@ fn a_page_begins_after_any_id(place: &dyn TestStore) {
 
 fn stable_sessions_are_listed_once_during_changes(place: &dyn TestStore) {
     let (store, other) = (place.open(), place.open());
-    let remove = |name: &str| assert!(block_on(other.remove(&lock(&*other, name), &Expected::Any)).unwrap(), "{name}");
+    let remove =
+        |name: &str| assert!(block_on(other.remove(&lock(&*other, name), &ExpectedVersion::Any)).unwrap(), "{name}");
     let stays: Vec<String> = (1..=9).map(|n| format!("stay-{n}")).collect();
     for name in &stays {
         store_session(&*store, name, 5_000, b"x");

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use glovebox::Timestamp;
 use glovebox_sessions::{
-    PageRequest, Prune, PruneReason, PruneReport, SessionId, SkipReason, StoredPage, StoredRecord,
+    PageRequest, PruneLimits, PruneReason, PruneReport, SessionId, SkipReason, StoredPage, StoredRecord,
 };
 
 use super::*;
@@ -31,13 +31,13 @@ fn five(place: &dyn TestStore) -> Arc<dyn SessionStore> {
     store
 }
 
-fn prune(edit: impl FnOnce(&mut Prune)) -> Prune {
-    let mut prune = Prune::default();
+fn prune(edit: impl FnOnce(&mut PruneLimits)) -> PruneLimits {
+    let mut prune = PruneLimits::default();
     edit(&mut prune);
     prune
 }
 
-fn run(prune: &Prune, store: &dyn SessionStore) -> PruneReport {
+fn run(prune: &PruneLimits, store: &dyn SessionStore) -> PruneReport {
     block_on(prune.run(store, Timestamp::from_unix_ms(6_000_000))).unwrap()
 }
 
@@ -57,7 +57,7 @@ fn clear(store: &dyn SessionStore) {
 
 fn pruning_without_limits_removes_nothing(place: &dyn TestStore) {
     let store = five(place);
-    assert_eq!(run(&Prune::default(), &*store), PruneReport::default());
+    assert_eq!(run(&PruneLimits::default(), &*store), PruneReport::default());
     assert_eq!(left(&*store).len(), 5);
 }
 
@@ -153,17 +153,17 @@ impl SessionStore for ChangingStore {
             self.store.list(&page.begins_after().cloned().map_or(short.clone(), |after| short.after(after))).await?;
         if self.is_busy {
             let lock = self.store.try_lock(&id("s1")).await?.unwrap();
-            self.store.put(&lock, &Expected::Any, &record("s1", 5_999_000, 1), b"x").await?;
+            self.store.put(&lock, &ExpectedVersion::Any, &record("s1", 5_999_000, 1), b"x").await?;
         }
         Ok(listed)
     }
 
-    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
+    async fn remove(&self, lock: &SessionLock, expected: &ExpectedVersion) -> Result<bool, StoreError> {
         match lock.id().as_str() {
             "s2" if self.is_busy => return Err(StoreError::Other("the disk is on fire".into())),
             // A process that has lost its lock writes after the listing.
             "s3" if self.is_busy => {
-                self.store.put(lock, &Expected::Any, &record("s3", 5_999_000, 1), b"x").await?;
+                self.store.put(lock, &ExpectedVersion::Any, &record("s3", 5_999_000, 1), b"x").await?;
             }
             _ => {}
         }
@@ -177,7 +177,7 @@ impl SessionStore for ChangingStore {
     async fn put(
         &self,
         lock: &SessionLock,
-        expected: &Expected,
+        expected: &ExpectedVersion,
         record: &SessionRecord,
         state: &[u8],
     ) -> Result<StoredVersion, StoreError> {

@@ -40,7 +40,7 @@ use super::{
     connection::START,
     endpoint::{self, EndpointError, JSON, MAX_REQUESTS, reason},
     listing,
-    upstreams::{CallError, Started},
+    upstreams::{CallError, StartedUpstream},
 };
 use crate::json::{JsonCost, json_len};
 use document::{MAX_DOCUMENT_BYTES, OpenApiDocument};
@@ -225,7 +225,7 @@ impl fmt::Debug for Api {
 impl Api {
     /// Reads the document, and converts the operations that the configuration names, or all of them. The error
     /// completes a sentence that begins with the API's name.
-    pub(super) async fn start(config: &UpstreamConfig, api: &OpenApiConfig) -> Result<Started<Self>, String> {
+    pub(super) async fn start(config: &UpstreamConfig, api: &OpenApiConfig) -> Result<StartedUpstream<Self>, String> {
         let bytes = api.load().await?;
         let (config, api) = (config.clone(), api.clone());
         // The conversion of a large document takes more than a second.
@@ -233,7 +233,7 @@ impl Api {
         converted.map_err(|_| "has a document whose conversion failed".to_owned()).flatten()
     }
 
-    fn convert(config: &UpstreamConfig, api: &OpenApiConfig, bytes: &[u8]) -> Result<Started<Self>, String> {
+    fn convert(config: &UpstreamConfig, api: &OpenApiConfig, bytes: &[u8]) -> Result<StartedUpstream<Self>, String> {
         let document = OpenApiDocument::parse(bytes)?;
         let base = api.base(&document)?;
         let endpoint = api.endpoint(base.as_str());
@@ -272,7 +272,7 @@ impl Api {
             secrets: api.headers.values().flat_map(|value| secrets(value)).collect(),
             permits: Semaphore::new(MAX_REQUESTS),
         };
-        Ok(Started { backend, tools: offer.tools, notices: offer.notices })
+        Ok(StartedUpstream { backend, tools: offer.tools, notices: offer.notices })
     }
 
     /// Calls an operation. Dropping the future ends the request.

@@ -7,7 +7,7 @@ use super::*;
 use crate::mcp::upstream::{Approve, UpstreamTransport};
 
 /// Starts an API named `api` whose document is in a file.
-async fn started(document: &Value, change: impl FnOnce(&mut UpstreamConfig)) -> Result<Started<Api>, String> {
+async fn started(document: &Value, change: impl FnOnce(&mut UpstreamConfig)) -> Result<StartedUpstream<Api>, String> {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("api.json");
     std::fs::write(&path, document.to_string()).unwrap();
@@ -30,7 +30,7 @@ fn document(paths: Value) -> Value {
     json!({ "openapi": "3.1.0", "paths": paths })
 }
 
-fn tool<'a>(started: &'a Started<Api>, name: &str) -> &'a Tool {
+fn tool<'a>(started: &'a StartedUpstream<Api>, name: &str) -> &'a Tool {
     started.tools.iter().find(|tool| tool.name == name).unwrap()
 }
 

@@ -4,7 +4,7 @@ use std::{cell::RefCell, time::Instant};
 
 use super::model::{Run, Task, at_random, exhaustively};
 use crate::store::{
-    Expected, PageRequest, RecordError, SessionId, SessionLock, SessionRecord, SessionStore as _, StoreError,
+    ExpectedVersion, PageRequest, RecordError, SessionId, SessionLock, SessionRecord, SessionStore as _, StoreError,
     StoredVersion, block_on,
     objects::{
         Entry, MAX_ANCESTORS, ObjectStore,
@@ -14,8 +14,8 @@ use crate::store::{
 
 /// An operation and its result.
 #[derive(Debug)]
-struct Done {
-    expected: Expected,
+struct RecordedWrite {
+    expected: ExpectedVersion,
     /// The written state. `None` for a removal.
     state: Option<String>,
     result: Result<Option<StoredVersion>, StoreError>,
@@ -38,7 +38,12 @@ fn record(bytes: usize) -> SessionRecord {
     serde_json::from_value(record).unwrap()
 }
 
-async fn put(run: &Run, lock: &SessionLock, expected: &Expected, state: &str) -> Result<StoredVersion, StoreError> {
+async fn put(
+    run: &Run,
+    lock: &SessionLock,
+    expected: &ExpectedVersion,
+    state: &str,
+) -> Result<StoredVersion, StoreError> {
     run.store.put(lock, expected, &record(state.len()), state.as_bytes()).await
 }
 
@@ -48,13 +53,19 @@ fn stored(run: &Run) -> Option<(StoredVersion, String)> {
     Some((stored.version, String::from_utf8(stored.state).unwrap()))
 }
 
-fn first(run: &Run) -> Expected {
-    Expected::Version(block_on(put(run, &lock(), &Expected::Absent, "first")).unwrap())
+fn first(run: &Run) -> ExpectedVersion {
+    ExpectedVersion::Version(block_on(put(run, &lock(), &ExpectedVersion::Absent, "first")).unwrap())
 }
 
 /// Performs `writes` writes. The first write expects `from`, and each later write expects the last accepted version.
 /// Stops when a write is fenced. After any other error, continues with the next state.
-fn writer<'a>(run: &'a Run, name: &'a str, from: &Expected, writes: usize, done: &'a RefCell<Vec<Done>>) -> Task<'a> {
+fn writer<'a>(
+    run: &'a Run,
+    name: &'a str,
+    from: &ExpectedVersion,
+    writes: usize,
+    done: &'a RefCell<Vec<RecordedWrite>>,
+) -> Task<'a> {
     let mut expected = from.clone();
     Box::pin(async move {
         let lock = lock();
@@ -63,9 +74,9 @@ fn writer<'a>(run: &'a Run, name: &'a str, from: &Expected, writes: usize, done:
             let result = put(run, &lock, &expected, &state).await.map(Some);
             let next = result.as_ref().ok().cloned().flatten();
             let is_fenced = matches!(result, Err(StoreError::Fenced { .. }));
-            done.borrow_mut().push(Done { expected: expected.clone(), state: Some(state), result });
+            done.borrow_mut().push(RecordedWrite { expected: expected.clone(), state: Some(state), result });
             match next {
-                Some(version) => expected = Expected::Version(version),
+                Some(version) => expected = ExpectedVersion::Version(version),
                 None if is_fenced => return,
                 None => {}
             }
@@ -74,23 +85,27 @@ fn writer<'a>(run: &'a Run, name: &'a str, from: &Expected, writes: usize, done:
 }
 
 /// Removes the expected version, then creates the session again.
-fn remover<'a>(run: &'a Run, from: &Expected, done: &'a RefCell<Vec<Done>>) -> Task<'a> {
+fn remover<'a>(run: &'a Run, from: &ExpectedVersion, done: &'a RefCell<Vec<RecordedWrite>>) -> Task<'a> {
     let expected = from.clone();
     Box::pin(async move {
         let lock = lock();
         let removed = run.store.remove(&lock, &expected).await;
         let goes_on = removed.is_ok();
-        done.borrow_mut().push(Done { expected, state: None, result: removed.map(|_| None) });
+        done.borrow_mut().push(RecordedWrite { expected, state: None, result: removed.map(|_| None) });
         if goes_on {
-            let result = put(run, &lock, &Expected::Absent, "anew").await.map(Some);
-            done.borrow_mut().push(Done { expected: Expected::Absent, state: Some("anew".into()), result });
+            let result = put(run, &lock, &ExpectedVersion::Absent, "anew").await.map(Some);
+            done.borrow_mut().push(RecordedWrite {
+                expected: ExpectedVersion::Absent,
+                state: Some("anew".into()),
+                result,
+            });
         }
     })
 }
 
 /// Checks that at most one of the writes with the same expected version was accepted. The store must contain the last
 /// accepted write, or a write with an unknown outcome. Fenced writers must leave no objects behind.
-fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
+fn check(run: &Run, done: &[RecordedWrite], faults: usize, context: &str) {
     let found = stored(run);
     for (index, one) in done.iter().enumerate() {
         let is_fenced = matches!(one.result, Err(StoreError::Fenced { .. }));
@@ -100,16 +115,16 @@ fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
         if is_fenced {
             assert!(found.as_ref().map(|(_, state)| state) != one.state.as_ref(), "{context}: {done:?}");
         }
-        if let (Ok(_), Expected::Version(_)) = (&one.result, &one.expected) {
+        if let (Ok(_), ExpectedVersion::Version(_)) = (&one.result, &one.expected) {
             let others =
                 done[index + 1..].iter().filter(|other| other.result.is_ok() && other.expected == one.expected);
             assert_eq!(others.count(), 0, "{context}: two writes on the same base were accepted: {done:?}");
         }
     }
-    let accepted: Vec<&Done> = done.iter().filter(|one| one.result.is_ok()).collect();
+    let accepted: Vec<&RecordedWrite> = done.iter().filter(|one| one.result.is_ok()).collect();
     // Select the accepted writes on which no other accepted write is based.
-    let version = |one: &Done| one.result.as_ref().ok().cloned().flatten().map(Expected::Version);
-    let tops: Vec<&&Done> = accepted
+    let version = |one: &RecordedWrite| one.result.as_ref().ok().cloned().flatten().map(ExpectedVersion::Version);
+    let tops: Vec<&&RecordedWrite> = accepted
         .iter()
         .filter(|one| !accepted.iter().any(|other| Some(&other.expected) == version(one).as_ref()))
         .collect();
@@ -129,7 +144,7 @@ fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
         assert!(is_it, "{context}: {found:?} after {done:?}");
     }
     // In every case, the session can be written again, and the write removes leftovers.
-    block_on(put(run, &lock(), &Expected::Any, "last")).unwrap();
+    block_on(put(run, &lock(), &ExpectedVersion::Any, "last")).unwrap();
     assert_eq!(stored(run).unwrap().1, "last", "{context}");
     let names: Vec<String> = run.memory.objects.lock().unwrap().keys().cloned().collect();
     assert_eq!(names.iter().filter(|name| name.starts_with("records/")).count(), 1, "{context}: {names:?}");
@@ -139,7 +154,7 @@ fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
 }
 
 /// Returns `true` if the writer recorded this state before a crash.
-fn is_recorded(done: &[Done], state: &str) -> bool {
+fn is_recorded(done: &[RecordedWrite], state: &str) -> bool {
     done.iter().any(|one| one.state.as_deref() == Some(state))
 }
 
@@ -186,7 +201,7 @@ fn one_of_two_writers_is_accepted_despite_a_failure() {
 fn concurrent_creation_makes_one_session() {
     exhaustively(0, |run| {
         let done = RefCell::default();
-        let tasks = ["a", "b"].map(|name| writer(run, name, &Expected::Absent, 1, &done));
+        let tasks = ["a", "b"].map(|name| writer(run, name, &ExpectedVersion::Absent, 1, &done));
         run.interleave(ANY, tasks.into());
         let done = done.take();
         assert_eq!(done.iter().filter(|done| done.result.is_ok()).count(), 1, "{done:?}");
@@ -199,14 +214,14 @@ fn one_of_writer_and_remover_is_accepted() {
     for faults in [0, 1] {
         exhaustively(faults, |run| {
             let from = first(run);
-            let done = RefCell::<Vec<Done>>::default();
+            let done = RefCell::<Vec<RecordedWrite>>::default();
             let lock = lock();
             let removal: Task<'_> = Box::pin(async {
                 let removed = run.store.remove(&lock, &from).await.map(|was_there| {
                     assert!(was_there);
                     None
                 });
-                done.borrow_mut().push(Done { expected: from.clone(), state: None, result: removed });
+                done.borrow_mut().push(RecordedWrite { expected: from.clone(), state: None, result: removed });
             });
             run.interleave(4 - 2 * faults, vec![writer(run, "a", &from, 1, &done), removal]);
             if faults == 0 {
@@ -235,7 +250,7 @@ fn recreated_session_fences_writers_of_the_removed_one() {
 fn reader_sees_only_accepted_writes() {
     exhaustively(0, |run| {
         let from = first(run);
-        let done = RefCell::<Vec<Done>>::default();
+        let done = RefCell::<Vec<RecordedWrite>>::default();
         let seen = RefCell::new(Vec::new());
         let reader: Task<'_> = Box::pin(async {
             for _ in 0..2 {
@@ -267,7 +282,7 @@ fn write_with_a_lost_response_is_applied_once() {
                 for attempt in 0..3 {
                     match put(run, &lock, &expected, state).await {
                         Ok(version) => {
-                            expected = Expected::Version(version);
+                            expected = ExpectedVersion::Version(version);
                             *accepted.borrow_mut() = state;
                             break;
                         }
