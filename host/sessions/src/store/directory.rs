@@ -91,8 +91,8 @@ impl DirectoryStore {
         Ok(Some(SessionFile { head: read_head(id, &start, bytes), file, bytes }))
     }
 
-    /// Returns `true` if the session exists in the expected version, or if `expected` is [`ExpectedVersion::Any`]. Fails if
-    /// a different version exists.
+    /// Returns `true` if the session exists in the expected version, or if `expected` is
+    /// [`ExpectedVersion::Any`]. Fails if a different version exists.
     fn check(&self, id: &SessionId, expected: &ExpectedVersion) -> Result<bool, StoreError> {
         let found = match expected {
             ExpectedVersion::Any => return Ok(true),
