@@ -144,7 +144,7 @@ pub struct SetupStep {
 
 /// A cached file's name, digest and length.
 #[derive(Clone, Debug)]
-pub(crate) struct Pinned {
+pub(crate) struct PinnedContent {
     /// The file name in the cache: readable, and unique to the content.
     pub(crate) file_name: String,
     pub(crate) sha256: Digest,
@@ -210,17 +210,21 @@ impl RuntimeEntry {
         format!("{}-{}.wasm", self.file_label(), self.sha256.short())
     }
 
-    pub(crate) fn binary(&self) -> Pinned {
-        Pinned { file_name: self.file_name(), sha256: self.sha256, size_bytes: self.size_bytes }
+    pub(crate) fn binary(&self) -> PinnedContent {
+        PinnedContent { file_name: self.file_name(), sha256: self.sha256, size_bytes: self.size_bytes }
     }
 
     /// Returns the library's file, or `None` if the runtime has no separate library.
-    pub(crate) fn library(&self) -> Option<Pinned> {
+    pub(crate) fn library(&self) -> Option<PinnedContent> {
         let LibraryEntry { sha256, size_bytes, .. } = *self.library.as_ref()?;
-        Some(Pinned { file_name: format!("{}-library-{}.zip", self.file_label(), sha256.short()), sha256, size_bytes })
+        Some(PinnedContent {
+            file_name: format!("{}-library-{}.zip", self.file_label(), sha256.short()),
+            sha256,
+            size_bytes,
+        })
     }
 
-    pub(crate) fn files(&self) -> Vec<Pinned> {
+    pub(crate) fn files(&self) -> Vec<PinnedContent> {
         [Some(self.binary()), self.library()].into_iter().flatten().collect()
     }
 

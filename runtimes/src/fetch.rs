@@ -14,7 +14,7 @@ use glovebox_vfs::escaped;
 use crate::{
     CacheError, Digest, FetchFailure, PackageEntry, PackageError, RuntimeEntry, RuntimeError, Source, Unavailable,
     command::{CommandError, Download},
-    entries::Pinned,
+    entries::PinnedContent,
     package_list::Bundle,
     trusted::{TEMP_PREFIX, TrustedDir},
     wheel_files::{self, ExtractError, read_wheel},
@@ -180,14 +180,14 @@ impl Fetcher {
     }
 
     /// Returns `true` if one of the bundles contains all of these files.
-    pub(crate) fn has_bundled(&self, files: &[Pinned]) -> bool {
+    pub(crate) fn has_bundled(&self, files: &[PinnedContent]) -> bool {
         self.bundles.iter().any(|bundle| bundle.has(files))
     }
 
     /// Copies verified files from the bundles to `into`. Returns `false` if no bundle contains one of the files.
     pub(crate) fn take_from_bundle(
         &self,
-        files: &[Pinned],
+        files: &[PinnedContent],
         into: &TrustedDir,
         progress: &dyn Progress,
     ) -> Result<bool, FatalFetchError> {
@@ -222,7 +222,7 @@ impl Fetcher {
     pub(crate) fn fetch(
         &self,
         entry: &RuntimeEntry,
-        wanted: &[Pinned],
+        wanted: &[PinnedContent],
         into: &TrustedDir,
         progress: &dyn Progress,
     ) -> Result<(), RuntimeError> {
@@ -444,6 +444,6 @@ impl Drop for DoneOnDrop<'_> {
 
 /// A receiver that ignores all reports and never cancels the operation.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Quiet;
+pub struct NoProgress;
 
-impl Progress for Quiet {}
+impl Progress for NoProgress {}

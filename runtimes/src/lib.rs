@@ -1,12 +1,12 @@
 //! Downloads, verifies, caches and rewrites the interpreters that Glovebox runs.
 //!
 //! ```no_run
-//! use glovebox_runtimes::{CacheDir, Manifest, Quiet, Runtimes};
+//! use glovebox_runtimes::{CacheDir, Manifest, NoProgress, Runtimes};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let runtimes = Runtimes::new(Manifest::builtin()?, CacheDir::open(CacheDir::default_path()?)?);
 //! let entry = runtimes.manifest().find("python-3.12")?;
-//! let binary = runtimes.load_or_fetch(entry, &Quiet)?;
+//! let binary = runtimes.load_or_fetch(entry, &NoProgress)?;
 //! println!("{} {}: {} bytes", entry.name, entry.version, binary.bytes.len());
 //! # Ok(())
 //! # }
@@ -61,7 +61,7 @@ pub use entries::{
     RuntimeEntry, SetupStep, Source, SourcesEntry, ToolEntry, ToolSource, UnpackedEntry,
 };
 pub use error::{FetchFailure, PackageError, RuntimeError, Unavailable};
-pub use fetch::{Fetcher, Progress, Quiet};
+pub use fetch::{Fetcher, NoProgress, Progress};
 pub use host_program::{HostProgram, ProgramSource};
 pub use library::{PackedSource, PackedSources, unpack};
 pub use manifest::{MAX_BINARY_BYTES, Manifest, ManifestError};

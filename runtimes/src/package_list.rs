@@ -16,7 +16,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 use crate::{
     CacheError, Digest, FetchOutcome, ManifestError, PackageError, Progress, RuntimeEntry, RuntimeError, Runtimes,
     ToolEntry,
-    entries::Pinned,
+    entries::PinnedContent,
     fetch::{DoneOnDrop, FatalFetchError},
     manifest::{check_name, check_text},
     trusted::TrustedDir,
@@ -252,26 +252,31 @@ pub(crate) struct Bundle(pub(crate) PathBuf);
 
 impl Bundle {
     /// Returns `true` if the bundle contains all of these files. Returns `false` for an unreadable bundle.
-    pub(crate) fn has(&self, files: &[Pinned]) -> bool {
+    pub(crate) fn has(&self, files: &[PinnedContent]) -> bool {
         let archive = File::open(&self.0).map_err(Into::into).and_then(ZipArchive::new);
         archive.is_ok_and(|archive| files.iter().all(|pinned| archive.index_for_name(&pinned.file_name).is_some()))
     }
 
     /// Copies a file from the bundle into the cache and verifies it.
-    pub(crate) fn take(&self, pinned: &Pinned, into: &TrustedDir, progress: &dyn Progress) -> Result<(), ExtractError> {
+    pub(crate) fn take(
+        &self,
+        pinned: &PinnedContent,
+        into: &TrustedDir,
+        progress: &dyn Progress,
+    ) -> Result<(), ExtractError> {
         wheel_files::take_from(&self.0, &pinned.file_name, pinned, into, progress)
     }
 }
 
 impl PackageEntry {
-    pub(crate) fn wheel(&self) -> Pinned {
-        Pinned { file_name: self.file.clone(), sha256: self.sha256, size_bytes: self.size_bytes }
+    pub(crate) fn wheel(&self) -> PinnedContent {
+        PinnedContent { file_name: self.file.clone(), sha256: self.sha256, size_bytes: self.size_bytes }
     }
 }
 
 impl ToolEntry {
-    pub(crate) fn module(&self) -> Pinned {
-        Pinned { file_name: self.file_name(), sha256: self.sha256, size_bytes: self.size_bytes }
+    pub(crate) fn module(&self) -> PinnedContent {
+        PinnedContent { file_name: self.file_name(), sha256: self.sha256, size_bytes: self.size_bytes }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::seal::{Seal, Seals};
 use crate::trusted::{TEMP_PREFIX, TrustedDir};
 use crate::{
     Artefact, ArtefactKey, CacheDir, CacheError, CacheKind, Digest, ImageRecord, KeyParts, ListedArtefact, NewArtefact,
-    Progress, Quiet, prepared_bundle::PreparedBundle,
+    NoProgress, Progress, prepared_bundle::PreparedBundle,
 };
 
 /// The version of the record format. A record with a different version is ignored, and its image is prepared again.
@@ -177,7 +177,7 @@ impl<'a> PreparedStore<'a> {
 
     /// Stores an image, replacing any image with the same key. Fails if the cache cannot be written.
     pub fn store(&self, key: &ArtefactKey, new: &NewArtefact) -> Result<Artefact, PreparedError> {
-        let _lock = self.cache.lock(&key.stem(), &Quiet)?;
+        let _lock = self.cache.lock(&key.stem(), &NoProgress)?;
         self.dir()?.store(key, new, Digest::of(&new.aot))
     }
 
@@ -233,7 +233,7 @@ impl<'a> PreparedStore<'a> {
         for name in store_dir.dir.names()?.iter().filter(|name| !name.starts_with(TEMP_PREFIX)) {
             // Wait for any process that is storing this image.
             let stem = name.strip_suffix(".cwasm").and_then(|name| Some(name.rsplit_once('-')?.0));
-            let _lock = self.cache.lock(stem.unwrap_or(name.trim_end_matches(RECORD_SUFFIX)), &Quiet)?;
+            let _lock = self.cache.lock(stem.unwrap_or(name.trim_end_matches(RECORD_SUFFIX)), &NoProgress)?;
             if stem.is_some_and(|stem| store_dir.dir.path_of(&format!("{stem}{RECORD_SUFFIX}")).exists()) {
                 continue;
             }
@@ -258,7 +258,7 @@ impl<'a> PreparedStore<'a> {
             }
             // Wait for any process that is building this image, because this loop could otherwise remove the code that
             // the process has just stored.
-            let _lock = self.cache.lock(name.trim_end_matches(RECORD_SUFFIX), &Quiet)?;
+            let _lock = self.cache.lock(name.trim_end_matches(RECORD_SUFFIX), &NoProgress)?;
             let Some(stored) = store_dir.read_record(&name)? else { continue };
             freed =
                 freed.saturating_add(store_dir.bytes_of(&name)).saturating_add(store_dir.bytes_of(&stored.aot_file));

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     CacheDir, CacheError, CacheKind, Digest, Fetcher, Language, Manifest, PackageList, PreparedStore, Progress, Recipe,
     RuntimeEntry, RuntimeError, ToolEntry,
-    entries::Pinned,
+    entries::PinnedContent,
     fetch::{DoneOnDrop, FatalFetchError},
     manifest::MAX_BINARY_BYTES,
     prepared_bundle::PreparedBundle,
@@ -135,7 +135,12 @@ impl Runtimes {
         self.are_present(&self.binaries()?, entry, &entry.files())
     }
 
-    fn are_present(&self, binaries: &TrustedDir, entry: &RuntimeEntry, files: &[Pinned]) -> Result<bool, RuntimeError> {
+    fn are_present(
+        &self,
+        binaries: &TrustedDir,
+        entry: &RuntimeEntry,
+        files: &[PinnedContent],
+    ) -> Result<bool, RuntimeError> {
         for pinned in files {
             if self.open(binaries, &entry.name, pinned)?.is_none() {
                 return Ok(false);
@@ -170,7 +175,7 @@ impl Runtimes {
     fn fetch_files(
         &self,
         entry: &RuntimeEntry,
-        files: &[Pinned],
+        files: &[PinnedContent],
         progress: &dyn Progress,
     ) -> Result<FetchOutcome, RuntimeError> {
         let binaries = self.binaries()?;
@@ -266,7 +271,7 @@ impl Runtimes {
     }
 
     /// Compares a file's digest with its pin. Returns `false` if the file is missing.
-    fn verify_file(&self, binaries: &TrustedDir, name: &str, pinned: &Pinned) -> Result<bool, RuntimeError> {
+    fn verify_file(&self, binaries: &TrustedDir, name: &str, pinned: &PinnedContent) -> Result<bool, RuntimeError> {
         let Some(mut file) = self.open(binaries, name, pinned)? else { return Ok(false) };
         let (sha256, _) = Digest::of_reader(&mut Read::by_ref(&mut file).take(pinned.size_bytes.saturating_add(1)))
             .map_err(|source| RuntimeError::Read { path: binaries.path_of(&pinned.file_name), source })?;
@@ -310,7 +315,7 @@ impl Runtimes {
         &self,
         binaries: &TrustedDir,
         name: &str,
-        pinned: &Pinned,
+        pinned: &PinnedContent,
     ) -> Result<Option<File>, RuntimeError> {
         let Some((file, bytes)) = binaries.open_file(&pinned.file_name)? else {
             return Ok(None);
@@ -327,7 +332,7 @@ impl Runtimes {
     }
 
     /// Reads a file and verifies its digest. Returns `None` if the file is missing.
-    pub(crate) fn read_pinned(&self, name: &str, pinned: &Pinned) -> Result<Option<Vec<u8>>, RuntimeError> {
+    pub(crate) fn read_pinned(&self, name: &str, pinned: &PinnedContent) -> Result<Option<Vec<u8>>, RuntimeError> {
         let binaries = self.binaries()?;
         let Some(mut file) = self.open(&binaries, name, pinned)? else { return Ok(None) };
         let bytes = read_at_most(&mut file, pinned.size_bytes)
@@ -339,7 +344,7 @@ impl Runtimes {
         Ok(Some(bytes))
     }
 
-    fn corrupt(&self, name: &str, pinned: &Pinned, sha256: Digest) -> RuntimeError {
+    fn corrupt(&self, name: &str, pinned: &PinnedContent, sha256: Digest) -> RuntimeError {
         RuntimeError::Corrupt {
             name: name.to_owned(),
             path: self.cache.path().join("binaries").join(&pinned.file_name),

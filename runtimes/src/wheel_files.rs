@@ -13,7 +13,7 @@ use zip::{ZipArchive, result::ZipError};
 use crate::{
     CacheError, Digest, PackageEntry, Progress,
     artefact::HashingWriter,
-    entries::Pinned,
+    entries::PinnedContent,
     trusted::{TempFile, TrustedDir},
 };
 
@@ -284,7 +284,7 @@ pub(crate) enum ExtractError {
 pub(crate) fn take_from(
     archive: &Path,
     file: &str,
-    pinned: &Pinned,
+    pinned: &PinnedContent,
     into: &TrustedDir,
     progress: &dyn Progress,
 ) -> Result<(), ExtractError> {
@@ -296,7 +296,7 @@ pub(crate) fn take_from(
 pub(crate) fn copy_verified<'a>(
     archive: &Path,
     file: &str,
-    pinned: &Pinned,
+    pinned: &PinnedContent,
     into: &'a TrustedDir,
     progress: &dyn Progress,
 ) -> Result<TempFile<'a>, ExtractError> {
@@ -312,7 +312,7 @@ pub(crate) fn copy_verified<'a>(
 /// Copies a file to a temporary file in `into`. Fails if the file does not match its pin.
 pub(crate) fn copy_pinned<'a>(
     mut from: impl Read,
-    pinned: &Pinned,
+    pinned: &PinnedContent,
     into: &'a TrustedDir,
     progress: &dyn Progress,
 ) -> Result<TempFile<'a>, ExtractError> {

@@ -82,7 +82,7 @@ impl Default for EngineConfig {
             prepared: Vec::new(),
             default_runtimes: Vec::new(),
             network: None,
-            progress: Arc::new(glovebox_runtimes::Quiet),
+            progress: Arc::new(glovebox_runtimes::NoProgress),
         }
     }
 }

@@ -74,7 +74,7 @@ pub use glovebox_core::{
 };
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_runtimes::{
-    CacheKind, PackageEntry, PackageList, Progress, Quiet, UserPackage, UserPackageError, UserPackages,
+    CacheKind, NoProgress as Quiet, PackageEntry, PackageList, Progress, UserPackage, UserPackageError, UserPackages,
 };
 pub use glovebox_vfs::{
     Escaped, FileKind, SourceError, Untrusted, VfsError, escaped, escaped_text, is_control, is_hidden,

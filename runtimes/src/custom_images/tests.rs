@@ -215,11 +215,11 @@ fn invalid_image_archives_are_rejected() {
 /// digests are correct.
 #[test]
 fn import_stops_at_the_first_invalid_wheel() {
-    struct Counted<R> {
+    struct CountingReader<R> {
         reader: R,
         bytes_read: std::rc::Rc<std::cell::Cell<u64>>,
     }
-    impl<R: Read> Read for Counted<R> {
+    impl<R: Read> Read for CountingReader<R> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let read = self.reader.read(buffer)?;
             self.bytes_read.set(self.bytes_read.get() + read as u64);
@@ -233,7 +233,7 @@ fn import_stops_at_the_first_invalid_wheel() {
     let mut file = Vec::new();
     write_archive(&definition, &wheels, &mut file).unwrap();
     let bytes_read = std::rc::Rc::default();
-    let counted = Counted { reader: &*file, bytes_read: std::rc::Rc::clone(&bytes_read) };
+    let counted = CountingReader { reader: &*file, bytes_read: std::rc::Rc::clone(&bytes_read) };
     let check = |name: &str, bytes: &[u8]| check_wheel(name, bytes).map_err(io::Error::other);
     read_archive(counted, check).unwrap_err();
     assert!(bytes_read.get() < 2 << 20, "{} bytes", bytes_read.get());

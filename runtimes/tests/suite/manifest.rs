@@ -1,6 +1,8 @@
 //! Tests of the pins in the manifest, and of the errors for invalid keys.
 
-use glovebox_runtimes::{Digest, DriverKind, FetchOutcome, Language, Manifest, ManifestError, Quiet, Runtimes, Source};
+use glovebox_runtimes::{
+    Digest, DriverKind, FetchOutcome, Language, Manifest, ManifestError, NoProgress, Runtimes, Source,
+};
 
 use crate::support::{World, pinned};
 
@@ -333,8 +335,12 @@ fn library_is_fetched_checked_and_removed_with_its_binary() {
     world.wheel_of("first", &[("a/fake.wasm", &pinned()), ("a/lib.zip", LIBRARY)]);
     let runtimes = runtimes(&world);
     let (entry, image) = (runtimes.manifest().find("fake").unwrap(), runtimes.manifest().find("more").unwrap());
-    assert_eq!(runtimes.fetch(image, &Quiet).unwrap(), FetchOutcome::Now);
-    assert_eq!(runtimes.fetch(entry, &Quiet).unwrap(), FetchOutcome::AlreadyThere, "an image has its runtime's files");
+    assert_eq!(runtimes.fetch(image, &NoProgress).unwrap(), FetchOutcome::Now);
+    assert_eq!(
+        runtimes.fetch(entry, &NoProgress).unwrap(),
+        FetchOutcome::AlreadyThere,
+        "an image has its runtime's files"
+    );
     assert_eq!(world.files("binaries").len(), 2);
     let library = world.files("binaries").into_iter().find(|name| name.ends_with(".zip")).unwrap();
     runtimes.verify(entry).unwrap();
@@ -343,7 +349,7 @@ fn library_is_fetched_checked_and_removed_with_its_binary() {
     assert!(runtimes.verify(entry).unwrap_err().to_string().contains(&library));
     std::fs::remove_file(&path).unwrap();
     assert!(!runtimes.present(entry).unwrap(), "one of two files is not enough");
-    assert!(runtimes.library(entry, &Quiet).unwrap().is_some(), "a missing library is fetched again");
+    assert!(runtimes.library(entry, &NoProgress).unwrap().is_some(), "a missing library is fetched again");
     assert_eq!(runtimes.remove(entry).unwrap(), entry.total_bytes());
     assert_eq!(world.files("binaries"), Vec::<String>::new());
 }
@@ -354,7 +360,7 @@ fn library_with_a_wrong_checksum_is_not_stored() {
     world.wheel_of("first", &[("a/fake.wasm", &pinned()), ("a/lib.zip", b"b library")]);
     let runtimes = runtimes(&world);
     let entry = runtimes.manifest().find("fake").unwrap();
-    let error = runtimes.fetch(entry, &Quiet).unwrap_err();
+    let error = runtimes.fetch(entry, &NoProgress).unwrap_err();
     assert!(format!("{error:?}").contains(&Digest::of(LIBRARY).to_string()), "{error:?}");
     assert!(!world.files("binaries").iter().any(|name| name.ends_with(".zip")));
     assert!(!runtimes.present(entry).unwrap());

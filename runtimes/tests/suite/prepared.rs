@@ -10,7 +10,7 @@ use std::{
 };
 
 use glovebox_runtimes::{
-    ArtefactKey, BuildError, CacheDir, CacheKind, Digest, Eviction, Fetcher, KeyParts, PreparedError, Quiet,
+    ArtefactKey, BuildError, CacheDir, CacheKind, Digest, Eviction, Fetcher, KeyParts, NoProgress, PreparedError,
     RuntimeError, Runtimes,
 };
 
@@ -174,7 +174,7 @@ fn unchanged_image_is_resealed() {
         fs::read(world.path("seals").join(&names[0])).unwrap()
     };
     let first = seal();
-    store.open_or_build::<()>(&key(), &Quiet, || unreachable!("the image exists")).unwrap();
+    store.open_or_build::<()>(&key(), &NoProgress, || unreachable!("the image exists")).unwrap();
     assert_eq!(seal(), first, "using an image must not change its seal");
 
     // Create a second name, as a backup does. Then change the mode. Then put the same bytes into a new file.
@@ -219,7 +219,7 @@ fn code_with_a_forged_record_is_not_loaded() {
     rewrite(&record, text.as_bytes());
     assert!(store.open(&key()).unwrap().is_none());
     // The image is rebuilt, and the forged files are removed.
-    let built = store.open_or_build(&key(), &Quiet, || Ok::<_, String>(artefact(vec![9; 4096]))).unwrap();
+    let built = store.open_or_build(&key(), &NoProgress, || Ok::<_, String>(artefact(vec![9; 4096]))).unwrap();
     store.verify(&built).unwrap();
     assert_eq!(world.files("prepared").len(), 2);
 }
@@ -270,7 +270,7 @@ fn concurrent_builds_run_once() {
         for _ in 0..8 {
             scope.spawn(|| {
                 let runtimes = world.runtimes();
-                let artefact = runtimes.prepared().open_or_build(&key(), &Quiet, || {
+                let artefact = runtimes.prepared().open_or_build(&key(), &NoProgress, || {
                     built.fetch_add(1, Ordering::Relaxed);
                     std::thread::sleep(Duration::from_millis(50));
                     Ok::<_, String>(artefact(vec![5; 1000]))
@@ -292,7 +292,7 @@ fn concurrent_build_and_removal_never_fail() {
                 let runtimes = world.runtimes();
                 for round in 0..40u8 {
                     let build = || Ok::<_, String>(artefact(vec![round % 2; 1000]));
-                    let artefact = runtimes.prepared().open_or_build(&key(), &Quiet, build).unwrap();
+                    let artefact = runtimes.prepared().open_or_build(&key(), &NoProgress, build).unwrap();
                     assert_eq!(artefact.aot_bytes, 1000);
                     if (round + thread) % 3 == 0 {
                         runtimes.prepared().remove(&parts().runtime).unwrap();
@@ -309,10 +309,10 @@ fn failed_build_stores_nothing_and_can_be_retried() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let store = runtimes.prepared();
-    let failed = store.open_or_build(&key(), &Quiet, || Err("it did not boot"));
+    let failed = store.open_or_build(&key(), &NoProgress, || Err("it did not boot"));
     assert!(matches!(failed, Err(BuildError::Build("it did not boot"))));
     assert_eq!(world.files("prepared"), [""; 0]);
-    store.open_or_build(&key(), &Quiet, || Ok::<_, String>(artefact(vec![1]))).unwrap();
+    store.open_or_build(&key(), &NoProgress, || Ok::<_, String>(artefact(vec![1]))).unwrap();
 }
 
 #[test]
@@ -356,7 +356,7 @@ fn child_writes_until_killed() {
     let entry = runtimes.manifest().find("fake").unwrap();
     for round in std::process::id().. {
         runtimes.prepared().store(&key(), &artefact(vec![u8::try_from(round % 251).unwrap(); CODE_BYTES])).unwrap();
-        runtimes.fetch(entry, &Quiet).unwrap();
+        runtimes.fetch(entry, &NoProgress).unwrap();
         runtimes.remove(entry).unwrap();
         let other = ArtefactKey::new(KeyParts { label: format!("other-{}", round % 3), ..parts() });
         runtimes.prepared().store(&other, &artefact(vec![7; CODE_BYTES])).unwrap();
@@ -422,7 +422,7 @@ fn killed_build_leaves_a_complete_image_or_none() {
         std::thread::sleep(Duration::from_millis(20));
     }
     age_leftovers();
-    runtimes.load_or_fetch(entry, &Quiet).unwrap();
-    runtimes.prepared().open_or_build(&key(), &Quiet, || Ok::<_, String>(artefact(vec![1]))).unwrap();
+    runtimes.load_or_fetch(entry, &NoProgress).unwrap();
+    runtimes.prepared().open_or_build(&key(), &NoProgress, || Ok::<_, String>(artefact(vec![1]))).unwrap();
     assert_eq!((world.files("binaries").len(), world.files("prepared").len()), (1, 2));
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, io::Read, path::Path};
 
-use glovebox_runtimes::{ArtefactKey, CacheKind, KeyParts, Quiet, RuntimeError};
+use glovebox_runtimes::{ArtefactKey, CacheKind, KeyParts, NoProgress, RuntimeError};
 
 use crate::support::{World, artefact, key, parts};
 
@@ -24,7 +24,7 @@ fn first_byte(bundles: &[&Path], kind: CacheKind, key: &ArtefactKey) -> u8 {
     let world = World::new("");
     let runtimes = world.runtimes().with_prepared(bundles.iter().map(|path| path.to_path_buf()));
     let build = || Ok::<_, RuntimeError>(artefact(vec![0; 100_000]));
-    let mut opened = runtimes.compiled(kind).open_or_build(key, &Quiet, build).unwrap();
+    let mut opened = runtimes.compiled(kind).open_or_build(key, &NoProgress, build).unwrap();
     assert!(opened.is_new);
     let mut first = [9];
     opened.aot.read_exact(&mut first).unwrap();
@@ -80,6 +80,6 @@ fn image_is_unpacked_without_waiting_for_another_process() {
         assert!(runtimes.prepared().open_or_unpack(&key()).unwrap().is_none(), "another caller is building the image");
         Ok::<_, RuntimeError>(artefact(vec![0]))
     };
-    assert!(world.runtimes().prepared().open_or_build(&key(), &Quiet, build).unwrap().is_new);
+    assert!(world.runtimes().prepared().open_or_build(&key(), &NoProgress, build).unwrap().is_new);
     assert!(!runtimes.prepared().open_or_unpack(&key()).unwrap().unwrap().is_new);
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use glovebox_runtimes::{
-    Binary, CacheDir, Callback, Digest, ExportList, Manifest, Quiet, Runtimes,
+    Binary, CacheDir, Callback, Digest, ExportList, Manifest, NoProgress, Runtimes,
     rewrite::{self, GlobalKind, GlobalValue, Image},
 };
 use wasmparser::{ExternalKind, Validator};
@@ -205,7 +205,7 @@ pub(crate) fn load(name: &str) -> Option<Binary> {
     let runtimes = Runtimes::new(Manifest::builtin().unwrap(), CacheDir::open(path).unwrap());
     let entry = runtimes.manifest().find(name).unwrap().clone();
     if std::env::var_os("CI").is_some() {
-        runtimes.fetch(&entry, &Quiet).unwrap();
+        runtimes.fetch(&entry, &NoProgress).unwrap();
     }
     if !runtimes.present(&entry).unwrap() {
         eprintln!("skipped: `{name}` is not in the cache; run `glovebox runtimes fetch {name}`");

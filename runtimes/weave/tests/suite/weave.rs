@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use glovebox_runtimes::{
-    Binary, CacheDir, Digest, Manifest, Quiet, Runtimes,
+    Binary, CacheDir, Digest, Manifest, NoProgress, Runtimes,
     rewrite::{GlobalKind, MutableGlobal},
 };
 use glovebox_weave::{Counter, Guest, WeaveError, WeaveOptions, weave};
@@ -210,7 +210,7 @@ pub(crate) fn load(name: &str) -> Option<Binary> {
     let runtimes = Runtimes::new(Manifest::builtin().unwrap(), CacheDir::open(path).unwrap());
     let entry = runtimes.manifest().find(name).unwrap();
     if std::env::var_os("CI").is_some() {
-        runtimes.fetch(entry, &Quiet).unwrap();
+        runtimes.fetch(entry, &NoProgress).unwrap();
     }
     if !runtimes.present(entry).unwrap() {
         eprintln!("skipped: `{name}` is not in the cache; run `glovebox runtimes fetch {name}`");
