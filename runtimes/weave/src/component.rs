@@ -16,7 +16,7 @@ use crate::{
 
 /// A provider component with statistics.
 #[derive(Clone, Debug)]
-pub struct Woven {
+pub struct WovenComponent {
     /// The component's binary.
     pub component: Vec<u8>,
     /// The core module inside the component.
@@ -33,7 +33,7 @@ pub struct Woven {
     pub description: Description,
 }
 
-impl Woven {
+impl WovenComponent {
     /// Composes the component with the HTTP adapter, like [`served`].
     ///
     /// # Errors
@@ -49,12 +49,12 @@ impl Woven {
 ///
 /// # Errors
 /// Fails if the shim or a guest is invalid or unsupported, or if they do not match.
-pub fn weave(shim: &[u8], guests: &[Guest<'_>], options: &WeaveOptions) -> Result<Woven, WeaveError> {
+pub fn weave(shim: &[u8], guests: &[Guest<'_>], options: &WeaveOptions) -> Result<WovenComponent, WeaveError> {
     let core = weave_core(shim, guests, options)?;
     let component = component(&core.wasm)?;
     let (imports, exports) = names(&component)?;
     let WovenCore { wasm, code_bytes, data_bytes, description } = core;
-    Ok(Woven { component, core: wasm, code_bytes, data_bytes, imports, exports, description })
+    Ok(WovenComponent { component, core: wasm, code_bytes, data_bytes, imports, exports, description })
 }
 
 /// Creates a component from the woven module, according to its `component-type` section.

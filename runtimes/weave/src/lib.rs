@@ -59,7 +59,7 @@ mod reach;
 mod values;
 mod weave;
 
-pub use component::{Woven, served, weave};
+pub use component::{WovenComponent, served, weave};
 pub use guest::{
     Description, GlobalDescription, Guest, GuestDescription, GuestLibrary, LibraryDescription, WeaveDescription,
 };

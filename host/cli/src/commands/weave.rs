@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use glovebox::{PreparedModule, RuntimeInfo, escaped};
 use glovebox_runtimes::{Digest, Progress as _};
-use glovebox_weave::{Guest, GuestLibrary, WeaveOptions, Woven, weave};
+use glovebox_weave::{Guest, GuestLibrary, WeaveOptions, WovenComponent, weave};
 use serde::Serialize;
 
 use crate::{
@@ -189,7 +189,7 @@ fn suggested(known: &[RuntimeInfo]) -> Vec<String> {
 }
 
 impl<'a> WovenJson<'a> {
-    fn new(args: &WeaveArgs, names: &'a [String], woven: &'a Woven) -> Self {
+    fn new(args: &WeaveArgs, names: &'a [String], woven: &'a WovenComponent) -> Self {
         Self {
             file: args.output.display().to_string(),
             runtimes: names.iter().map(String::as_str).collect(),
