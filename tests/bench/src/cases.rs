@@ -61,7 +61,7 @@ const LIVE_PER_TURN: usize = 50;
 
 /// All measurements of one runtime. Its sessions take a checkpoint only if the checkpoint is measured.
 #[derive(Debug, Default)]
-pub(crate) struct Measured {
+pub(crate) struct RuntimeSamples {
     pub(crate) fresh: Samples,
     /// `None` for a runtime that components cannot use.
     pub(crate) component: Option<Samples>,
@@ -79,7 +79,7 @@ pub(crate) struct Measured {
     pub(crate) many: ManySessions,
 }
 
-impl Measured {
+impl RuntimeSamples {
     /// Returns each case's name and samples.
     pub(crate) fn cases(&self) -> Vec<(&'static str, &Samples)> {
         let sessions = &self.sessions;
@@ -158,8 +158,8 @@ impl<'a> Subject<'a> {
     }
 
     /// Measures every case. The cases alternate, so that other load on the machine affects all of them.
-    pub(crate) fn measure(&self, work: Work, bar: &ProgressBar) -> anyhow::Result<Measured> {
-        let mut measured = Measured::default();
+    pub(crate) fn measure(&self, work: Work, bar: &ProgressBar) -> anyhow::Result<RuntimeSamples> {
+        let mut measured = RuntimeSamples::default();
         let session = self.sandbox.session()?;
         let sessions = SessionCases::open(self.sandbox, self.saving, self.source)?;
         for turn in 0..work.turns {
@@ -199,7 +199,7 @@ impl<'a> Subject<'a> {
         Ok(measured)
     }
 
-    fn spawn_ours(&self, measured: &mut Measured) -> anyhow::Result<()> {
+    fn spawn_ours(&self, measured: &mut RuntimeSamples) -> anyhow::Result<()> {
         let mut command = Command::new(self.program);
         command.args(&self.arguments);
         if let Some(cache_dir) = self.cache_dir {
@@ -209,7 +209,7 @@ impl<'a> Subject<'a> {
         Ok(())
     }
 
-    fn spawn_rival(&self, measured: &mut Measured) -> anyhow::Result<()> {
+    fn spawn_rival(&self, measured: &mut RuntimeSamples) -> anyhow::Result<()> {
         if let Some(rival) = self.rival {
             measured.rival.push(rival.spawn(self.source)?);
         }

@@ -6,7 +6,7 @@ use glovebox::RuntimeInfo;
 use serde::Serialize;
 
 use crate::{
-    cases::Measured,
+    cases::RuntimeSamples,
     machine::Machine,
     rival::Rival,
     samples::Samples,
@@ -90,7 +90,7 @@ impl Report {
     }
 
     /// Adds the measurements of one runtime.
-    pub(crate) fn add(&mut self, runtime: &RuntimeInfo, rival: Option<&Rival>, measured: &Measured) {
+    pub(crate) fn add(&mut self, runtime: &RuntimeInfo, rival: Option<&Rival>, measured: &RuntimeSamples) {
         let cases = measured.cases();
         for &(case, samples) in &cases {
             self.result(case, &runtime.name, samples);

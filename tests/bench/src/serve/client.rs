@@ -25,7 +25,7 @@ pub(super) struct Target {
 
 /// The results of all clients.
 #[derive(Default)]
-pub(super) struct Measured {
+pub(super) struct LoadResult {
     /// The response times of the successful requests.
     pub(super) samples: Samples,
     /// The number of requests rejected with status 429 or 503.
@@ -50,13 +50,13 @@ pub(super) async fn measure(
     connections: usize,
     warm_up: Duration,
     time: Duration,
-) -> anyhow::Result<Measured> {
+) -> anyhow::Result<LoadResult> {
     let mut clients = JoinSet::new();
     let begin = Instant::now() + warm_up;
     for _ in 0..connections {
         clients.spawn(client(target.clone(), begin, begin + time));
     }
-    let mut all = Measured::default();
+    let mut all = LoadResult::default();
     while let Some(one) = clients.join_next().await {
         let one = one.context("a client has failed")??;
         all.samples.extend(one.samples);
@@ -66,13 +66,13 @@ pub(super) async fn measure(
     Ok(all)
 }
 
-async fn client(target: Target, begin: Instant, end: Instant) -> anyhow::Result<Measured> {
+async fn client(target: Target, begin: Instant, end: Instant) -> anyhow::Result<LoadResult> {
     let stream = TcpStream::connect(target.address).await.context("cannot connect to the server")?;
     stream.set_nodelay(true).context("cannot disable Nagle's algorithm on the connection")?;
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.context("the server does not speak HTTP")?;
     let connection = tokio::spawn(connection);
-    let mut measured = Measured::default();
+    let mut measured = LoadResult::default();
     while Instant::now() < end {
         let mut request = Request::post("/v1/execute").header(header::HOST, &target.host);
         if let Some(token) = &target.token {

@@ -12,7 +12,7 @@ use glovebox::Language;
 
 use self::{
     client::{Target, measure},
-    server::{Bare, Child},
+    server::{BaselineServer, Child},
     table::{Line, ServeReport},
 };
 use crate::{args::Args, machine::Machine, print};
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args, program: &Path, url: &str) -> anyhow::Result<()> 
             (address, host, std::env::var("GLOVEBOX_TOKEN").ok())
         }
     };
-    let bare = runtime.block_on(Bare::start())?;
+    let bare = runtime.block_on(BaselineServer::start())?;
     let mut cases = vec![Case {
         name: "bare handler",
         target: Target {

@@ -99,11 +99,11 @@ impl Drop for Child {
 }
 
 /// An HTTP server that executes no scripts, but returns responses as large as an execution's.
-pub(super) struct Bare {
+pub(super) struct BaselineServer {
     pub(super) address: SocketAddr,
 }
 
-impl Bare {
+impl BaselineServer {
     pub(super) async fn start() -> anyhow::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot listen on a loopback port")?;
         let address = listener.local_addr().context("cannot get the loopback listener's address")?;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::client::Measured;
+use super::client::LoadResult;
 use crate::{
     machine::Machine,
     report::rounded,
@@ -35,7 +35,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(case: &'static str, connections: usize, measured: &Measured) -> Self {
+    pub(super) fn new(case: &'static str, connections: usize, measured: &LoadResult) -> Self {
         let n = measured.samples.len();
         let count = u32::try_from(n).unwrap_or(u32::MAX);
         Self {
