@@ -23,7 +23,7 @@ pub struct MetadataSeen {
 /// needs no conversion.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Observed {
+pub struct ObservedExecution {
     /// `true` if the script succeeded.
     pub success: bool,
     /// The outcome: an object with a `kind` key.
@@ -90,7 +90,7 @@ pub enum StepResult {
     /// The step executed a script.
     Executed {
         /// The result of the execution.
-        observed: Box<Observed>,
+        observed: Box<ObservedExecution>,
         /// The files that the step's expectations name, after the execution.
         files: BTreeMap<String, Vec<u8>>,
     },

@@ -7,7 +7,7 @@ use glovebox::{Clock, Entropy};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{Action, Case, CaseTool, DiagnosticSeen, Observed, Operation, Request, Step, StepResult};
+use crate::{Action, Case, CaseTool, DiagnosticSeen, ObservedExecution, Operation, Request, Step, StepResult};
 
 /// The options of an input line, in addition to the case itself.
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,7 +116,7 @@ pub fn results(line: &[u8]) -> Result<Vec<StepResult>, serde_json::Error> {
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum ProgramResult {
-    Executed { observed: Box<Observed>, files: BTreeMap<String, String> },
+    Executed { observed: Box<ObservedExecution>, files: BTreeMap<String, String> },
     Validated(Vec<DiagnosticSeen>),
     Variable(Option<Value>),
     Listed(Vec<String>),

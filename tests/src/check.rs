@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use glovebox::Language;
 use serde_json::Value;
 
-use crate::{DiagnosticMatch, DiagnosticSeen, Expect, Observed, StepResult, TextMatch};
+use crate::{DiagnosticMatch, DiagnosticSeen, Expect, ObservedExecution, StepResult, TextMatch};
 
 /// Describes each difference between `result` and `expect` in one paragraph. Returns an empty list if the result is as
 /// expected.
@@ -52,7 +52,7 @@ fn value(wrong: &mut Vec<String>, expect: &Expect, seen: Option<&Value>) {
     }
 }
 
-fn displays(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
+fn displays(wrong: &mut Vec<String>, expect: &Expect, seen: &ObservedExecution) {
     let (mut types, mut texts) = (Vec::new(), String::new());
     for display in &seen.displays {
         let data = display.get("data").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -68,7 +68,7 @@ fn displays(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
     }
 }
 
-fn retained(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
+fn retained(wrong: &mut Vec<String>, expect: &Expect, seen: &ObservedExecution) {
     value(wrong, expect, seen.value.as_ref());
     same(wrong, "rolled_back", Some(expect.rolled_back), seen.rolled_back_to.is_some());
     for (name, key, wanted) in [
@@ -100,7 +100,7 @@ fn guidance(wrong: &mut Vec<String>, expect: &Expect, seen: &Value) {
     same(wrong, "fuel_status", expect.fuel_status.clone(), text(&seen["fuel"]["status"]));
 }
 
-fn ran(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed, language: Language) {
+fn ran(wrong: &mut Vec<String>, expect: &Expect, seen: &ObservedExecution, language: Language) {
     let kind = field(seen, "kind");
     same(wrong, "outcome", expect.outcome.as_deref(), kind);
     same(wrong, "code", expect.code, number(seen, "code"));
@@ -252,12 +252,12 @@ fn between(wrong: &mut Vec<String>, name: &str, min: Option<u64>, max: Option<u6
     }
 }
 
-fn field<'a>(seen: &'a Observed, key: &str) -> &'a str {
+fn field<'a>(seen: &'a ObservedExecution, key: &str) -> &'a str {
     seen.outcome.get(key).and_then(Value::as_str).unwrap_or("")
 }
 
 /// Returns a number from the outcome, or a number that no case expects if the key is absent.
-fn number(seen: &Observed, key: &str) -> i64 {
+fn number(seen: &ObservedExecution, key: &str) -> i64 {
     seen.outcome.get(key).and_then(Value::as_i64).unwrap_or(i64::MIN)
 }
 
@@ -282,7 +282,7 @@ fn shown(seen: &str) -> String {
     out
 }
 
-fn summary(seen: &Observed) -> String {
+fn summary(seen: &ObservedExecution) -> String {
     let outcome = Value::Object(
         seen.outcome.iter().filter(|(key, _)| *key != "traceback").map(|(k, v)| (k.clone(), v.clone())).collect(),
     );

@@ -14,7 +14,7 @@ use glovebox::{Engine, EngineConfig, FileEntry, Files, Language, Packages, Runti
 use crate::{
     Action, Backend, Case, DiagnosticSeen, Operation, Step, StepResult,
     engine_sessions::EngineSessions,
-    engine_steps::{Suspending, request, seen},
+    engine_steps::{SuspendingRunner, request, seen},
     programs::whole_matrix,
 };
 
@@ -174,7 +174,7 @@ impl EngineBackend {
         };
         let request = request(source, case_request);
         if case_request.operation == Operation::Execute && self.suspends {
-            return match Suspending::new(sandbox, case).run(None, request) {
+            return match SuspendingRunner::new(sandbox, case).run(None, request) {
                 Ok(execution) => seen(&execution, step),
                 Err(error) => StepResult::Refused(error.to_string()),
             };

@@ -6,7 +6,7 @@ use glovebox::{CheckpointId, HibernateOptions, IfExists, ResumeOptions, Sandbox,
 
 use crate::{
     Action, Case, Step, StepResult,
-    engine_steps::{self, Suspending},
+    engine_steps::{self, SuspendingRunner},
 };
 
 /// A case's sessions, keyed by the names that its steps use.
@@ -53,7 +53,7 @@ impl<'a> EngineSessions<'a> {
             Action::Run { source, request } => {
                 let request = engine_steps::request(source, request);
                 let execution = match self.suspends {
-                    Some(case) => Suspending::new(&self.sandbox, case).run(Some(session), request)?,
+                    Some(case) => SuspendingRunner::new(&self.sandbox, case).run(Some(session), request)?,
                     None => Arc::new(session.run(request)?),
                 };
                 return Ok(engine_steps::seen(&execution, step));

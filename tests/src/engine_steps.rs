@@ -36,7 +36,7 @@ pub(crate) fn request<'a>(source: &'a str, case: &'a CaseRequest) -> Request<'a>
 
 pub(crate) fn seen(execution: &Execution, step: &Step) -> StepResult {
     let json = serde_json::to_value(execution).expect("an execution is JSON");
-    let observed = serde_json::from_value(json).expect("an execution has exactly the fields of `Observed`");
+    let observed = serde_json::from_value(json).expect("an execution has exactly the fields of `ObservedExecution`");
     let files = execution.files();
     let names = step.expect.files.keys();
     let files = names.filter_map(|name| Some((name.clone(), files.read(name).ok()?))).collect();
@@ -45,12 +45,12 @@ pub(crate) fn seen(execution: &Execution, step: &Step) -> StepResult {
 
 /// Runs a case's requests as suspendable executions, and answers their tool calls.
 #[derive(Debug)]
-pub(crate) struct Suspending<'a> {
+pub(crate) struct SuspendingRunner<'a> {
     sandbox: &'a Sandbox,
     case: &'a Case,
 }
 
-impl<'a> Suspending<'a> {
+impl<'a> SuspendingRunner<'a> {
     pub(crate) fn new(sandbox: &'a Sandbox, case: &'a Case) -> Self {
         Self { sandbox, case }
     }

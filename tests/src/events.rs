@@ -33,9 +33,9 @@ impl Event {
 
 /// The captured events, shared with the [`Recorder`] that captures them.
 #[derive(Clone, Debug, Default)]
-pub struct Captured(Arc<Mutex<Vec<Event>>>);
+pub struct CapturedEvents(Arc<Mutex<Vec<Event>>>);
 
-impl Captured {
+impl CapturedEvents {
     /// Returns the events captured since the last call.
     #[must_use]
     pub fn take(&self) -> Vec<Event> {
@@ -46,14 +46,14 @@ impl Captured {
 /// A subscriber that records every event.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    captured: Captured,
+    captured: CapturedEvents,
 }
 
 impl Recorder {
     /// Installs a recorder as the subscriber of the whole process, because the engine may report events from its own
     /// threads.
     #[must_use]
-    pub fn install() -> Captured {
+    pub fn install() -> CapturedEvents {
         let recorder = Self::default();
         let captured = recorder.captured.clone();
         tracing::subscriber::set_global_default(recorder).expect("the first subscriber of this process");

@@ -53,7 +53,7 @@ mod request;
 mod sandboxes;
 mod step;
 
-pub use backend::{Backend, DiagnosticSeen, MetadataSeen, Observed, StepResult};
+pub use backend::{Backend, DiagnosticSeen, MetadataSeen, ObservedExecution, StepResult};
 pub use case::{Case, cases_dir, is_variant_of, load_all_cases, load_cases};
 pub use check::check;
 pub use citations::lost_citations;
@@ -62,7 +62,7 @@ pub use engine_backend::{
     EngineBackend, PORTABLE_PYTHON, bare_engine, engine, engine_config, is_large, lone_engine, shared_cache_dir,
     tested_runtimes,
 };
-pub use events::{Captured, Event, Recorder};
+pub use events::{CapturedEvents, Event, Recorder};
 pub use expect::{DiagnosticMatch, Expect, TextMatch};
 pub use goldens::{Goldens, hold_file};
 pub use programs::{

@@ -140,7 +140,7 @@ impl ScriptAction {
 
 /// The end of a script.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum End {
+pub enum ScriptEnd {
     /// The script runs to its last line.
     Well,
     /// The script raises an exception.
@@ -153,7 +153,7 @@ pub enum End {
     Exits,
 }
 
-impl End {
+impl ScriptEnd {
     /// Returns the last lines of a script that ends this way.
     #[must_use]
     pub fn source(self, language: Language) -> &'static str {

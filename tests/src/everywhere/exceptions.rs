@@ -8,7 +8,7 @@ use crate::Case;
 
 /// The kind of difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Differs {
+pub enum DifferenceKind {
     /// The outcome differs from the expected outcome.
     Outcome,
     /// The outcome is as expected. But under a fixed clock and seeded entropy, a number or a string that the case does
@@ -24,7 +24,7 @@ pub struct Exception {
     /// The hosts in which the cases differ.
     pub hosts: &'static [Host],
     /// The kind of difference.
-    pub differs: Differs,
+    pub differs: DifferenceKind,
     /// The reason, for the generated page.
     pub reason: &'static str,
 }
@@ -46,7 +46,7 @@ const STACK_EXCEPTION: Exception = Exception {
         "javascript/session-recursion",
     ],
     hosts: &Host::ALL,
-    differs: Differs::Outcome,
+    differs: DifferenceKind::Outcome,
     reason: "The provider limits its native stack to a budget that fits into 512 KiB, the smallest stack of any host \
              (Wasmtime). The script exhausts this budget before it reaches the interpreter's own limit, and ends as \
              `trapped` with `stack-overflow`. In the engine, whose stack is 4 MiB, the script can catch the error. The \
@@ -59,7 +59,7 @@ pub const EXCEPTIONS: &[Exception] = &[
     Exception {
         cases: &["validate-deep-nesting"],
         hosts: &Host::ALL,
-        differs: Differs::Details,
+        differs: DifferenceKind::Details,
         reason: "As above: the parser exhausts the native stack budget, and the diagnostic reports that instead of \
                  the interpreter's error.",
     },
@@ -70,7 +70,7 @@ pub const EXCEPTIONS: &[Exception] = &[
             "python/tools-python-concurrent-calls",
         ],
         hosts: &Host::ALL,
-        differs: Differs::Outcome,
+        differs: DifferenceKind::Outcome,
         reason: "A tool call blocks until the tool has answered. Tools therefore run one after the other, and a \
                  script with several concurrent calls waits for the sum of their durations.",
     },
@@ -83,14 +83,14 @@ pub const EXCEPTIONS: &[Exception] = &[
             "python/tools-python-pending-in-next-execution",
         ],
         hosts: &Host::ALL,
-        differs: Differs::Outcome,
+        differs: DifferenceKind::Outcome,
         reason: "As above: a call cannot end before its tool has answered. The timeout of a slow call, and that of \
                  its script, take effect only afterwards.",
     },
     Exception {
         cases: &["python/tools-python-fixed-clock"],
         hosts: &Host::ALL,
-        differs: Differs::Details,
+        differs: DifferenceKind::Details,
         reason: "A tool call blocks until the tool has answered. The reply is then available immediately, so the \
                  script does not poll for it and uses less fuel.",
     },
@@ -116,21 +116,21 @@ pub const EXCEPTIONS: &[Exception] = &[
             "javascript/typescript-validate",
         ],
         hosts: &Host::ALL,
-        differs: Differs::Outcome,
+        differs: DifferenceKind::Outcome,
         reason: "The provider cannot strip TypeScript types. It runs every script as JavaScript, where types are a \
                  `SyntaxError`.",
     },
     Exception {
         cases: &["javascript/import-computed-builtin"],
         hosts: &Host::ALL,
-        differs: Differs::Outcome,
+        differs: DifferenceKind::Outcome,
         reason: "The provider loads only Node modules whose names appear in the script. A computed name is not known \
                  in advance.",
     },
     Exception {
         cases: &["javascript/typescript-depends-on-file-name"],
         hosts: &Host::ALL,
-        differs: Differs::Details,
+        differs: DifferenceKind::Details,
         reason: "The provider does not look for TypeScript types. A script without types runs, and uses no fuel for \
                  the search.",
     },

@@ -24,7 +24,7 @@ const ANSWER: Duration = Duration::from_secs(300);
 /// without tools, and the other runs cases with tools. An instance requests the tools from its host only once, so a
 /// case with other tools needs a new instance.
 #[derive(Clone, Debug)]
-pub struct Hosted(Arc<Pool>);
+pub struct HostPool(Arc<Pool>);
 
 #[derive(Debug)]
 struct Pool {
@@ -42,7 +42,7 @@ struct Workers {
     tools_of: Option<String>,
 }
 
-impl Hosted {
+impl HostPool {
     /// Creates every host. If a component or tool is missing, the error contains the command that builds it.
     #[must_use]
     pub fn all(program: &str) -> Vec<(Host, Result<Self, String>)> {

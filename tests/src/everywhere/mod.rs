@@ -2,7 +2,7 @@
 //! the cases' tools.
 //!
 //! * [`Host`] identifies a component host and starts its process.
-//! * [`Hosted`] manages host processes, in which one instance runs case after case. A [`Worker`] is any process that
+//! * [`HostPool`] manages host processes, in which one instance runs case after case. A [`Worker`] is any process that
 //!   answers each input line with one output line.
 //! * [`exceptions`] lists the cases with different results in these hosts, and the reasons.
 //! * [`keeps_secrets`] searches a guest's memory for data of the previous guest, from outside the host process.
@@ -18,7 +18,7 @@ mod secrets;
 mod worker;
 
 pub use host::{Host, run_here};
-pub use hosted::Hosted;
+pub use hosted::HostPool;
 pub use page::page;
 pub use secrets::keeps_secrets;
 pub use worker::{Answer, Worker};

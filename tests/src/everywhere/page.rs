@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{
     Host,
-    exceptions::{Differs, EXCEPTIONS, HOSTILE_EXCEPTIONS, expected},
+    exceptions::{DifferenceKind, EXCEPTIONS, HOSTILE_EXCEPTIONS, expected},
 };
 use crate::Case;
 
@@ -26,7 +26,7 @@ pub fn page(cases: &[Case]) -> String {
                     |case: &&&Case| expected(host, case).is_some_and(|exception| exception.differs == differs);
                 here.iter().filter(is_listed).count()
             };
-            let (otherwise, details) = (count(Differs::Outcome), count(Differs::Details));
+            let (otherwise, details) = (count(DifferenceKind::Outcome), count(DifferenceKind::Details));
             let _ = writeln!(
                 page,
                 "| {} | {} | {} | {} | {details} | {otherwise} |",
@@ -41,8 +41,8 @@ pub fn page(cases: &[Case]) -> String {
     for exception in EXCEPTIONS {
         let (names, hosts) = (quoted(exception.cases), titles(exception.hosts));
         let differs = match exception.differs {
-            Differs::Outcome => "outcome",
-            Differs::Details => "details",
+            DifferenceKind::Outcome => "outcome",
+            DifferenceKind::Details => "details",
         };
         let _ = writeln!(page, "| {names} | {hosts} | {differs} | {} |", exception.reason);
     }

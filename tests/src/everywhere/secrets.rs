@@ -8,7 +8,7 @@ use std::{
 use glovebox::{Clock, Entropy, Language, Policy};
 
 use super::{
-    Hosted,
+    HostPool,
     searched::{AddressRange, searched},
 };
 use crate::{Action, Case, Request, StepResult, portable_runtime};
@@ -21,7 +21,7 @@ use crate::{Action, Case, Request, StepResult, portable_runtime};
 ///
 /// # Errors
 /// Fails if the secret is found, or if it is not found where it must be.
-pub fn keeps_secrets(hosted: &Hosted, language: Language) -> Result<(), String> {
+pub fn keeps_secrets(hosted: &HostPool, language: Language) -> Result<(), String> {
     for after in ["an execution", "a session", "a session that is evicted"] {
         let (secret, mark) = (Word::new("secret"), Word::new("mark"));
         let (plant, small) = (run(&held(language, &secret, 64)), run(&held(language, &mark, 1)));
@@ -81,7 +81,7 @@ fn run(source: &str) -> Action {
     Action::Run { source: source.to_owned(), request: Request::default() }
 }
 
-fn ask(hosted: &Hosted, language: Language, steps: Vec<(&str, Action)>) -> Result<(), String> {
+fn ask(hosted: &HostPool, language: Language, steps: Vec<(&str, Action)>) -> Result<(), String> {
     let mut policy = Policy::default();
     (policy.clock, policy.entropy) = (Clock::Fixed(0), Entropy::Seeded(0));
     (policy.limits.memory_bytes, policy.limits.timeout_ms) = (512 << 20, 120_000);
@@ -95,7 +95,7 @@ fn ask(hosted: &Hosted, language: Language, steps: Vec<(&str, Action)>) -> Resul
     if answer.iter().all(ran) { Ok(()) } else { Err(format!("{answer:?}")) }
 }
 
-fn look(hosted: &Hosted, word: &Word) -> Result<Vec<AddressRange>, String> {
+fn look(hosted: &HostPool, word: &Word) -> Result<Vec<AddressRange>, String> {
     let process = hosted.process().ok_or("the host has no process")?;
     searched(process, &word.word).map_err(|error| format!("cannot read the host process's memory: {error}"))
 }

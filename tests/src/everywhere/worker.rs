@@ -28,12 +28,12 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Worker {
     command: Command,
-    running: Option<Running>,
+    running: Option<WorkerProcess>,
     started: u32,
 }
 
 #[derive(Debug)]
-struct Running {
+struct WorkerProcess {
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<String>,
@@ -87,7 +87,7 @@ impl Worker {
         }
     }
 
-    fn start(&mut self) -> Running {
+    fn start(&mut self) -> WorkerProcess {
         let log = NamedTempFile::new().expect("a temporary file can be created");
         let stderr = File::create(log.path()).expect("a temporary file can be written");
         let mut child = self
@@ -108,11 +108,11 @@ impl Worker {
             }
         });
         self.started += 1;
-        Running { child, stdin, lines, log }
+        WorkerProcess { child, stdin, lines, log }
     }
 }
 
-impl Running {
+impl WorkerProcess {
     /// Ends the process if needed, and returns its exit status and last output.
     fn end(mut self) -> String {
         // The process has closed its output and should exit soon, but the wait is bounded.

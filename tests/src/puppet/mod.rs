@@ -52,13 +52,13 @@ pub struct Puppet {
     how: Misbehaviour,
 }
 
-struct Loaded {
+struct LoadedModel {
     model: Model,
     instance: InstancePre<SandboxCtx>,
 }
 
-fn loaded() -> &'static Loaded {
-    static LOADED: OnceLock<Loaded> = OnceLock::new();
+fn loaded() -> &'static LoadedModel {
+    static LOADED: OnceLock<LoadedModel> = OnceLock::new();
     LOADED.get_or_init(|| {
         let model = Model::new();
         let mut config = Config::new();
@@ -67,7 +67,7 @@ fn loaded() -> &'static Loaded {
         let component = Component::new(&engine, &model.component).unwrap();
         let mut linker = Linker::new(&engine);
         add_to_linker(&mut linker).unwrap();
-        Loaded { instance: linker.instantiate_pre(&component).unwrap(), model }
+        LoadedModel { instance: linker.instantiate_pre(&component).unwrap(), model }
     })
 }
 
@@ -159,7 +159,7 @@ impl Puppet {
     /// # Errors
     /// Fails if the call traps.
     pub fn call(&mut self, function: &str, arguments: &Value) -> wasmtime::Result<Value> {
-        let Loaded { model, .. } = loaded();
+        let LoadedModel { model, .. } = loaded();
         let import = model.imports.get(function).unwrap_or_else(|| panic!("there is no function `{function}`"));
         let flat = self.lower(import, arguments);
         let returned = self.enter_misbehaving(&import.caller, &flat)?;
@@ -194,7 +194,7 @@ impl Puppet {
 
     /// Writes arguments to the puppet's memory, and returns the arguments for the core function.
     fn lower(&mut self, import: &Import, arguments: &Value) -> Vec<Val> {
-        let Loaded { model, .. } = loaded();
+        let LoadedModel { model, .. } = loaded();
         let codec = &model.codec;
         let mut arena = Arena { base: ARGUMENTS, bytes: Vec::new() };
         let offsets = codec.sizes.field_offsets(&import.parameters);

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use glovebox::{IfExists, Language, Request, Sandbox, SandboxBuilder, Step, Tool, ToolAnswer, ToolError};
 use glovebox_sessions::{DirectoryStore, NewSession, PruneLimits, SessionId, Sessions};
-use glovebox_tests::{Captured, Event, Recorder, engine, sandbox};
+use glovebox_tests::{CapturedEvents, Event, Recorder, engine, sandbox};
 use serde_json::json;
 
 /// Runs a request under a unique session ID, and returns the events with this ID.
-fn events(captured: &Captured, id: &str, run: impl FnOnce()) -> Vec<Event> {
+fn events(captured: &CapturedEvents, id: &str, run: impl FnOnce()) -> Vec<Event> {
     let _ = captured.take();
     run();
     captured.take().into_iter().filter(|event| event.get("session_id") == id).collect()
@@ -189,7 +189,7 @@ fn suspend_and_resume(builder: SandboxBuilder, source: &str, id: &str) {
     assert!(execution.is_success(), "{execution:?}");
 }
 
-fn stored_sessions_are_logged(captured: &Captured) {
+fn stored_sessions_are_logged(captured: &CapturedEvents) {
     let dir = tempfile::tempdir().unwrap();
     let sessions = Sessions::builder(Arc::new(DirectoryStore::open(dir.path()).unwrap()))
         .sandbox(sandbox(Language::JavaScript, |_| {}))

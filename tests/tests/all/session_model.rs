@@ -13,7 +13,7 @@ use glovebox::{
     CheckpointId, Checkpoints, HibernateOptions, IfExists, Language, Outcome, Resource, ResumeOptions, Sandbox, Session,
 };
 use glovebox_tests::{
-    model::{Dice, End, FILES, ModelState, NAMES, ScriptAction, setup},
+    model::{Dice, FILES, ModelState, NAMES, ScriptAction, ScriptEnd, setup},
     sandbox,
 };
 use serde_json::{Value, json};
@@ -44,14 +44,14 @@ const EVENTS: [&str; 16] = [
 ];
 
 /// A session and its model, with the model's state at each checkpoint.
-struct Pair {
+struct ModelledSession {
     session: Session,
     state: ModelState,
     /// `None` is the state of a new session, before the setup script.
     saved: BTreeMap<CheckpointId, Option<ModelState>>,
 }
 
-impl Pair {
+impl ModelledSession {
     fn open(session: Session, language: Language) -> Self {
         let mut pair = Self { session, state: ModelState::default(), saved: BTreeMap::new() };
         pair.set_up(language);
@@ -89,7 +89,7 @@ struct Program {
     language: Language,
     sandbox: Sandbox,
     dice: Dice,
-    pairs: Vec<Pair>,
+    pairs: Vec<ModelledSession>,
     /// All random numbers that the sessions have drawn; no two may be equal.
     random: BTreeSet<String>,
     /// The history of the program, for failure reports.
@@ -126,18 +126,18 @@ impl Program {
     }
 
     fn open(&mut self) {
-        self.pairs.push(Pair::open(self.sandbox.session().unwrap(), self.language));
+        self.pairs.push(ModelledSession::open(self.sandbox.session().unwrap(), self.language));
         self.tell("open", String::new());
     }
 
     fn step(&mut self) {
         let at = self.dice.below(self.pairs.len());
         match self.dice.below(100) {
-            0..45 => self.execute(at, End::Well),
-            45..52 => self.execute(at, End::Raises),
-            52..55 => self.execute(at, End::Exits),
-            55..60 => self.execute(at, End::Loops),
-            60..63 => self.execute(at, End::LoopsOn),
+            0..45 => self.execute(at, ScriptEnd::Well),
+            45..52 => self.execute(at, ScriptEnd::Raises),
+            52..55 => self.execute(at, ScriptEnd::Exits),
+            55..60 => self.execute(at, ScriptEnd::Loops),
+            60..63 => self.execute(at, ScriptEnd::LoopsOn),
             63..68 => self.fork(at),
             68..74 => self.undo(at),
             74..78 => self.checkpoint(at),
@@ -159,7 +159,7 @@ impl Program {
         }
     }
 
-    fn execute(&mut self, at: usize, end: End) {
+    fn execute(&mut self, at: usize, end: ScriptEnd) {
         let mut after = self.pairs[at].state.clone();
         let mut source = String::new();
         for _ in 0..self.dice.below(4) {
@@ -171,36 +171,36 @@ impl Program {
         source += end.source(self.language);
         self.tell(
             match end {
-                End::Well => "execute",
-                End::Raises => "raise",
-                End::Loops => "loop",
-                End::LoopsOn => "loop on",
-                End::Exits => "exit",
+                ScriptEnd::Well => "execute",
+                ScriptEnd::Raises => "raise",
+                ScriptEnd::Loops => "loop",
+                ScriptEnd::LoopsOn => "loop on",
+                ScriptEnd::Exits => "exit",
             },
             format!("{at}: {source:.200}"),
         );
         let pair = &mut self.pairs[at];
         let execution = pair.session.execute(&source).unwrap();
         match (end, &execution.outcome) {
-            (End::Well, Outcome::Completed) | (End::Raises | End::Exits, Outcome::Raised(_)) => {}
-            (End::Exits, Outcome::Exited { code: 5 }) => {}
-            (End::Loops | End::LoopsOn, Outcome::Exhausted { resource: Resource::Fuel, .. }) => {}
+            (ScriptEnd::Well, Outcome::Completed) | (ScriptEnd::Raises | ScriptEnd::Exits, Outcome::Raised(_)) => {}
+            (ScriptEnd::Exits, Outcome::Exited { code: 5 }) => {}
+            (ScriptEnd::Loops | ScriptEnd::LoopsOn, Outcome::Exhausted { resource: Resource::Fuel, .. }) => {}
             (_, outcome) => panic!("{outcome:?}\n{}", execution.stderr.text()),
         }
         // Every new checkpoint was taken before this execution.
         let before = pair.state.clone();
         pair.note(&before);
         match (end, execution.rolled_back_to, &execution.interrupted) {
-            (End::Loops | End::LoopsOn, Some(back), None) => {
+            (ScriptEnd::Loops | ScriptEnd::LoopsOn, Some(back), None) => {
                 assert_eq!(back.executions_lost, 0, "a checkpoint precedes every execution");
                 self.tell("rolled back", String::new());
             }
-            (End::Loops | End::LoopsOn, None, Some(raised)) => {
+            (ScriptEnd::Loops | ScriptEnd::LoopsOn, None, Some(raised)) => {
                 assert!(!raised.traceback.is_empty());
                 pair.state = after;
                 self.tell("interrupted", String::new());
             }
-            (End::Well | End::Raises | End::Exits, None, None) => pair.state = after,
+            (ScriptEnd::Well | ScriptEnd::Raises | ScriptEnd::Exits, None, None) => pair.state = after,
             (end, back, interrupted) => panic!("{end:?}: {back:?} {interrupted:?}"),
         }
     }
@@ -215,7 +215,7 @@ impl Program {
         self.tell("fork", at.to_string());
         let pair = &self.pairs[at];
         let (session, state) = (pair.session.fork().unwrap(), pair.state.clone());
-        self.pairs.push(Pair { session, state, saved: BTreeMap::new() });
+        self.pairs.push(ModelledSession { session, state, saved: BTreeMap::new() });
     }
 
     fn undo(&mut self, at: usize) {

@@ -13,7 +13,7 @@ use wasmtime::{
 
 /// An execution's observable result.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct ExecutionSummary {
     outcome: String,
     stdout: Vec<u8>,
     fuel: u64,
@@ -29,9 +29,9 @@ const JAVASCRIPT: [&str; 3] = [
 const PYTHON: [&str; 2] =
     ["print(1)", "import json\nd = {str(i): i * i for i in range(40)}\nprint(json.dumps(d)[-9:])\nd['none']"];
 
-fn in_engine(sandbox: &Sandbox, source: &str) -> Seen {
+fn in_engine(sandbox: &Sandbox, source: &str) -> ExecutionSummary {
     let execution = sandbox.execute(source).unwrap();
-    Seen {
+    ExecutionSummary {
         outcome: short(&execution.outcome),
         stdout: execution.stdout.bytes.to_vec(),
         fuel: execution.fuel_consumed,
@@ -50,13 +50,13 @@ fn engine_with(language: Language, fuel: u64) -> Sandbox {
 }
 
 /// A compiled closed provider for one language.
-pub(crate) struct Compiled {
+pub(crate) struct CompiledProvider {
     engine: Engine,
     component: Component,
     language: Language,
 }
 
-impl Compiled {
+impl CompiledProvider {
     pub(crate) fn new(mut config: Config, path: &Path, language: Language) -> wasmtime::Result<Self> {
         config.cranelift_opt_level(OptLevel::None);
         let engine = Engine::new(&config)?;
@@ -82,7 +82,7 @@ pub(crate) struct Provider {
 }
 
 impl Provider {
-    pub(crate) fn execute(&mut self, source: &str, fuel: u64) -> Seen {
+    pub(crate) fn execute(&mut self, source: &str, fuel: u64) -> ExecutionSummary {
         let some = |value| Val::Option(Some(Box::new(value)));
         let case = |name: &str, value| Val::Variant(name.to_owned(), Some(Box::new(value)));
         let types: Vec<Type> = self.execute.ty(&self.store).params().map(|(_, ty)| ty).collect();
@@ -124,7 +124,7 @@ fn number(record: &Val, name: &str) -> u64 {
     *number
 }
 
-fn seen(execution: &Val) -> Seen {
+fn seen(execution: &Val) -> ExecutionSummary {
     let Val::Variant(outcome, payload) = field(execution, "outcome") else { panic!("{execution:?}") };
     let detail = payload.as_deref().map_or_else(String::new, |payload| match outcome.as_str() {
         "raised" => match field(payload, "type-name") {
@@ -142,7 +142,7 @@ fn seen(execution: &Val) -> Seen {
         Val::U8(byte) => *byte,
         other => panic!("{other:?}"),
     });
-    Seen {
+    ExecutionSummary {
         outcome: format!("{outcome}{detail}"),
         stdout: stdout.collect(),
         fuel: number(execution, "fuel-consumed"),
@@ -158,7 +158,7 @@ fn budgets(total: u64, first: u64, last: u64, between: usize) -> Vec<u64> {
 }
 
 fn compare(path: &Path, language: Language, scripts: &[&str], (first, last, between): (u64, u64, usize)) {
-    let mut provider = Compiled::new(Config::new(), path, language).unwrap().instance().unwrap();
+    let mut provider = CompiledProvider::new(Config::new(), path, language).unwrap().instance().unwrap();
     for (place, source) in scripts.iter().enumerate() {
         let whole = in_engine(&engine_with(language, 10_000_000_000), source);
         assert_eq!(whole, provider.execute(source, 10_000_000_000), "{source}");

@@ -22,8 +22,8 @@ use glovebox_tests::{
     compare::{comparable, depends_on_time},
     engine,
     everywhere::{
-        Host, Hosted,
-        exceptions::{Differs, expected, expected_of_large},
+        Host, HostPool,
+        exceptions::{DifferenceKind, expected, expected_of_large},
         page,
     },
     fixed, load_all_cases, missing_trial, whole_matrix,
@@ -40,7 +40,7 @@ const LARGE: (&str, &str, [Host; 2]) = ("python-3.15", "everywhere-python-3.15",
 pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
     let runtimes = engine().runtimes().expect("the manifest can be read");
     let (mut trials, mut hosts) = (Vec::new(), Vec::new());
-    for (host, hosted) in Hosted::all("everywhere") {
+    for (host, hosted) in HostPool::all("everywhere") {
         match hosted {
             Ok(hosted) => hosts.push((host, hosted)),
             Err(line) => trials.push(missing_trial(format!("everywhere/{}", host.name()), line)),
@@ -77,7 +77,7 @@ fn large_trials() -> Vec<Trial> {
     let cases: Vec<Case> = cases.iter().filter_map(|case| case.on_runtime(runtime)).collect();
     let mut trials = Vec::new();
     for host in hosts {
-        let hosted = match Hosted::of(host, program) {
+        let hosted = match HostPool::of(host, program) {
             Ok(hosted) => hosted,
             Err(line) => {
                 trials.push(missing_trial(format!("everywhere/{}/{runtime}", host.name()), line));
@@ -112,7 +112,7 @@ impl Shared {
     }
 }
 
-fn show(host: Host, hosted: &Hosted, runtime: &str, shared: &Shared) -> Result<(), Failed> {
+fn show(host: Host, hosted: &HostPool, runtime: &str, shared: &Shared) -> Result<(), Failed> {
     let named = if runtime == LARGE.0 { expected_of_large(host, &shared.case) } else { expected(host, &shared.case) };
     // `conformance` checks the engine's results. If the provider's results are equal, the unchanged case need not run.
     let as_it_is = (whole_matrix() || shared.case.smoke || named.is_some()).then_some(&shared.case);
@@ -128,7 +128,9 @@ fn show(host: Host, hosted: &Hosted, runtime: &str, shared: &Shared) -> Result<(
     };
     let report = format!("{wrong}{differences}");
     match (named.map(|exception| exception.differs), wrong.is_empty(), differences.is_empty()) {
-        (None, true, true) | (Some(Differs::Outcome), false, _) | (Some(Differs::Details), true, false) => Ok(()),
+        (None, true, true)
+        | (Some(DifferenceKind::Outcome), false, _)
+        | (Some(DifferenceKind::Details), true, false) => Ok(()),
         (None, ..) => Err(Failed::from(report)),
         (Some(differs), ..) => Err(Failed::from(format!("it is named as one with other {differs:?}\n{report}"))),
     }

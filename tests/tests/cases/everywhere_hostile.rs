@@ -10,9 +10,9 @@ use std::process::Command;
 
 use glovebox::{Language, Policy};
 use glovebox_tests::{
-    Action, Case, Observed, Request, StepResult,
+    Action, Case, ObservedExecution, Request, StepResult,
     everywhere::{
-        Host, Hosted,
+        Host, HostPool,
         exceptions::{INSTANCE_ENDS, expected_of_hostile},
         keeps_secrets,
     },
@@ -31,7 +31,7 @@ const LATE_MS: f64 = 10_000.0;
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     let (mut trials, mut hosts) = (Vec::new(), Vec::new());
-    for (host, hosted) in Hosted::all("everywhere") {
+    for (host, hosted) in HostPool::all("everywhere") {
         match hosted {
             Ok(hosted) => hosts.push((host, hosted)),
             Err(line) => trials.push(missing_trial(format!("everywhere_hostile/{}", host.name()), line)),
@@ -49,7 +49,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
         for language in Language::ALL {
             let name = format!("everywhere_hostile/{}/secrets/{}", host.name(), language.name());
             // Needs a separate process, so that no other case runs in between.
-            trials.push(trial_with(name, Hosted::alone(host, "everywhere"), move |hosted| {
+            trials.push(trial_with(name, HostPool::alone(host, "everywhere"), move |hosted| {
                 Ok(keeps_secrets(&hosted, language)?)
             }));
         }
@@ -94,7 +94,7 @@ large-sources: SourceTooLarge StdinTooLarge ok/Ok(false)
 left-in-the-middle: SessionBusy, ok, ok
 ";
 
-fn show(host: Host, hosted: &Hosted, row: &Row) -> Result<(), Failed> {
+fn show(host: Host, hosted: &HostPool, row: &Row) -> Result<(), Failed> {
     let timeout_ms = if row.is_endless() { ENDLESS_TIMEOUT_MS } else { TIMEOUT_MS };
     let (hostile, next) = (case(row, &row.source, timeout_ms), case(row, row.usable(), TIMEOUT_MS));
     let (results, one_instance) = hosted.run(portable_runtime(row.language), &[&hostile, &next]);
@@ -125,7 +125,7 @@ fn is_reported(broke: &str) -> bool {
     ["wasm trap", "RuntimeError", "RangeError", "trap"].iter().any(|word| broke.contains(word))
 }
 
-fn compared(seen: &Observed, row: &Row, wanted: &str, timeout_ms: u64) -> Vec<String> {
+fn compared(seen: &ObservedExecution, row: &Row, wanted: &str, timeout_ms: u64) -> Vec<String> {
     let mut wrong = Vec::new();
     let outcome = short(seen);
     if outcome != wanted {
@@ -144,7 +144,7 @@ fn compared(seen: &Observed, row: &Row, wanted: &str, timeout_ms: u64) -> Vec<St
 }
 
 /// Returns the result of a single executed step.
-fn ran(results: &[StepResult]) -> Result<&Observed, String> {
+fn ran(results: &[StepResult]) -> Result<&ObservedExecution, String> {
     match results {
         [StepResult::Executed { observed, .. }] => Ok(observed),
         other => Err(format!("{other:?}")),
@@ -152,7 +152,7 @@ fn ran(results: &[StepResult]) -> Result<&Observed, String> {
 }
 
 /// Formats the outcome as the rows do.
-fn short(seen: &Observed) -> String {
+fn short(seen: &ObservedExecution) -> String {
     let field = |key: &str| seen.outcome.get(key).map(|value| value.as_str().map_or(value.to_string(), str::to_owned));
     let detail = ["code", "type", "resource", "trap"].into_iter().find_map(field);
     let kind = field("kind").unwrap_or_default();

@@ -8,7 +8,7 @@ use glovebox_tests::{Case, provider_path, trial_with, whole_matrix};
 use libtest_mimic::{Failed, Trial};
 use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
 
-use crate::budgets::Compiled;
+use crate::budgets::CompiledProvider;
 
 /// Maximum number of concurrent instances.
 const INSTANCES: u32 = 2;
@@ -43,12 +43,13 @@ fn pool(per_module: u32) -> Config {
 
 fn each_instance_is_new(path: &Path, language: Language) -> Result<(), Failed> {
     // Wasmtime's default of one memory and one table per module is too small, as docs/embed-anywhere.md explains.
-    let refused = Compiled::new(pool(1), path, language).err().ok_or("a pool with one memory per module accepts it")?;
+    let refused =
+        CompiledProvider::new(pool(1), path, language).err().ok_or("a pool with one memory per module accepts it")?;
     let refused = format!("{refused:?}");
     if !refused.contains("defined memories count of 2 exceeds the per-instance limit of 1") {
         return Err(refused.into());
     }
-    let compiled = Compiled::new(pool(2), path, language)?;
+    let compiled = CompiledProvider::new(pool(2), path, language)?;
     let scripts = match language {
         Language::Python => [
             "import builtins, os\nprint(hasattr(builtins, 'left'), os.listdir())\nbuiltins.left = 'x' * 1_000_000\nopen('left', 'w').write('x')",
@@ -62,7 +63,7 @@ fn each_instance_is_new(path: &Path, language: Language) -> Result<(), Failed> {
         ],
     };
     // The expected results, from an instance outside the pool that has private memory.
-    let mut alone = Compiled::new(Config::new(), path, language)?.instance()?;
+    let mut alone = CompiledProvider::new(Config::new(), path, language)?.instance()?;
     let expected: Vec<_> = scripts.iter().map(|source| alone.execute(source, FUEL)).collect();
     for round in 0..6 {
         // Fills both slots, which earlier instances have used.

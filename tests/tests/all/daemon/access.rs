@@ -4,11 +4,11 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use super::support::{Answer, Running, request};
+use super::support::{Answer, TestDaemon, request};
 
 #[test]
 fn requests_need_no_token_and_accept_every_host() {
-    let daemon = Running::new();
+    let daemon = TestDaemon::new();
     let info = daemon.get("/v1/info").ok();
     assert_eq!((&info["protocol"], &info["pid"]), (&json!(2), &json!(std::process::id())));
     assert_eq!((&info["sessions"], info["uptime_ms"].is_u64()), (&json!(0), true));
@@ -30,7 +30,7 @@ fn requests_need_no_token_and_accept_every_host() {
 
 #[test]
 fn invalid_requests_get_problem_documents() {
-    let daemon = Running::new();
+    let daemon = TestDaemon::new();
     daemon.open("s");
     for (method, path, body, status, kind) in [
         ("POST", "/v1/execute", "[1,", 400, "invalid-argument"),
@@ -50,7 +50,7 @@ fn invalid_requests_get_problem_documents() {
 
 #[test]
 fn a_connection_carries_several_requests() {
-    let daemon = Running::new();
+    let daemon = TestDaemon::new();
     let mut stream = daemon.connect();
     let open = request("POST", "/v1/sessions", &[], b"{\"id\": \"s\", \"language\": \"python\"}");
     let open = String::from_utf8(open).unwrap().replace("connection: close\r\n", "");

@@ -9,11 +9,11 @@ use std::{
 use glovebox::Policy;
 use serde_json::json;
 
-use super::support::{Answer, Running, http, request, tenant, until};
+use super::support::{Answer, TestDaemon, http, request, tenant, until};
 
 #[test]
 fn request_size_is_limited() {
-    let daemon = Running::with(http(|http| http.body_bytes = 10_000));
+    let daemon = TestDaemon::with(http(|http| http.body_bytes = 10_000));
     let body = |bytes: usize| {
         let frame = r#"{"source":""}"#;
         frame.replace("\"\"", &format!("\"{}\"", "#".repeat(bytes - frame.len())))
@@ -29,7 +29,7 @@ fn request_size_is_limited() {
 
 #[test]
 fn unfinished_request_times_out() {
-    let daemon = Running::with(http(|http| {
+    let daemon = TestDaemon::with(http(|http| {
         (http.header_time, http.body_time) = (Duration::from_secs(2), Duration::from_secs(2));
     }));
     // The server closes the connection, or answers with an error.
@@ -44,7 +44,7 @@ fn unfinished_request_times_out() {
 
 #[test]
 fn open_sessions_are_limited() {
-    let daemon = Running::with(tenant(|tenant| tenant.sessions = 2));
+    let daemon = TestDaemon::with(tenant(|tenant| tenant.sessions = 2));
     daemon.open("a");
     daemon.open("b");
     let state = daemon.get("/v1/sessions/a/state").body;
@@ -63,7 +63,7 @@ fn open_sessions_are_limited() {
 
 #[test]
 fn policies_of_sessions_are_limited() {
-    let daemon = Running::new();
+    let daemon = TestDaemon::new();
     // Parsed values count as 160 bytes each: 12.8 MB for each policy. Together they can occupy 64 MiB.
     let open = |count: usize| daemon.post("/v1/sessions", &json!({"policy": {"args": vec![""; count]}}));
     let refused = open(100_000);
@@ -81,7 +81,7 @@ fn policies_of_sessions_are_limited() {
 
 #[test]
 fn open_connections_are_limited() {
-    let daemon = Running::with(http(|http| http.connections = 2));
+    let daemon = TestDaemon::with(http(|http| http.connections = 2));
     let (one, two) = (daemon.connect(), daemon.connect());
     let mut three = daemon.connect();
     three.write_all(&request("GET", "/v1/info", &[], b"")).unwrap();
@@ -97,7 +97,7 @@ fn open_connections_are_limited() {
 fn suspended_executions_are_limited() {
     let mut policy = Policy::default();
     (policy.limits.timeout_ms, policy.limits.tool_timeout_ms) = (600_000, 600_000);
-    let daemon = Running::with(tenant(|tenant| (tenant.policy, tenant.suspended) = (policy, 2)));
+    let daemon = TestDaemon::with(tenant(|tenant| (tenant.policy, tenant.suspended) = (policy, 2)));
     let ask = || daemon.post("/v1/execute", &json!({"source": "tools.ask()", "tools": [{"name": "ask"}]}));
     let first = ask();
     assert_eq!((first.status, ask().status), (202, 202));
@@ -113,7 +113,7 @@ fn unread_results_of_a_process_are_limited() {
     let mut policy = Policy::default();
     policy.limits.tool_timeout_ms = 4_000;
     setup.tenant = Some(Box::new(|tenant| tenant.policy = policy));
-    let daemon = Running::with(setup);
+    let daemon = TestDaemon::with(setup);
     let body = json!({"source": "print('x' * 1_500_000)\ntools.ask()", "tools": [{"name": "ask"}]});
     let start = || {
         let started = daemon.post("/v1/execute", &body);
@@ -142,7 +142,7 @@ fn requests_that_wait_for_a_session_are_charged() {
     let mut policy = Policy::default();
     (policy.limits.timeout_ms, policy.limits.tool_timeout_ms) = (600_000, 600_000);
     setup.tenant = Some(Box::new(|tenant| tenant.policy = policy));
-    let daemon = Running::with(setup);
+    let daemon = TestDaemon::with(setup);
     daemon.open("s");
     let body = json!({"source": "tools.ask()", "tools": [{"name": "ask"}]});
     assert_eq!(daemon.post("/v1/sessions/s/execute", &body).status, 202);
@@ -160,7 +160,7 @@ fn requests_that_wait_for_a_session_are_charged() {
 fn idle_sessions_end() {
     let mut policy = Policy::default();
     (policy.limits.timeout_ms, policy.limits.tool_timeout_ms) = (600_000, 600_000);
-    let daemon = Running::with(tenant(|tenant| tenant.policy = policy));
+    let daemon = TestDaemon::with(tenant(|tenant| tenant.policy = policy));
     for id in ["idle", "read", "busy", "waits"] {
         daemon.open(id);
     }

@@ -9,7 +9,7 @@ use std::{
 use glovebox_tests::process::{anonymous_bytes, child_task, in_child, run_child};
 use serde_json::json;
 
-use super::support::{Answer, LINES, Running, http, request, until};
+use super::support::{Answer, LINES, TestDaemon, http, request, until};
 
 #[test]
 fn resources_of_hostile_clients_are_bounded() {
@@ -24,7 +24,7 @@ fn resources_of_hostile_clients_are_bounded() {
     setup.tenant = Some(Box::new(|tenant| tenant.sessions = 16));
     // Scripts run in this process. The number of interpreters must not depend on the number of processors.
     (setup.service.admission.running, setup.service.admission.wait_ms) = (2, 60_000);
-    let daemon = Running::with(setup);
+    let daemon = TestDaemon::with(setup);
     daemon.open("honest");
     daemon.prints("honest", "print('x' * 1_000_000)");
     let before = anonymous_bytes();
@@ -169,7 +169,7 @@ fn process_that_reads_nothing_leaves_memory_for_others() {
         assert_eq!((answer.status, answer.body.len()), (200, 1 << 20), "{}", answer.text());
         return;
     }
-    let daemon = Running::with(http(|http| {
+    let daemon = TestDaemon::with(http(|http| {
         (http.bodies_bytes, http.body_time, http.connections) = (16 << 20, Duration::from_secs(1), 64);
     }));
     daemon.open("s");
@@ -187,7 +187,7 @@ fn process_that_reads_nothing_leaves_memory_for_others() {
 
 #[test]
 fn unread_answers_do_not_block_the_next_request() {
-    let daemon = Running::with(http(|http| (http.bodies_bytes, http.connections) = (64 << 20, 64)));
+    let daemon = TestDaemon::with(http(|http| (http.bodies_bytes, http.connections) = (64 << 20, 64)));
     daemon.open("s");
     daemon.prints("s", "print(open('large', 'w').write('x' * (1 << 20)))");
     // The answers total 16 MiB, less than a client can hold.

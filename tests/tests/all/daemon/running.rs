@@ -9,14 +9,14 @@ use std::{
 use glovebox::Policy;
 use serde_json::{Value, json};
 
-use super::support::{Answer, LINES, Running, Setup, tenant, until};
+use super::support::{Answer, LINES, Setup, TestDaemon, tenant, until};
 use crate::server::{stopped::STOPPED, type_checks::MarkChecker};
 
 /// Returns a daemon whose scripts may run for ten minutes.
-fn patient() -> Running {
+fn patient() -> TestDaemon {
     let mut policy = Policy::default();
     (policy.limits.timeout_ms, policy.limits.tool_timeout_ms) = (600_000, 600_000);
-    Running::with(tenant(|tenant| tenant.policy = policy))
+    TestDaemon::with(tenant(|tenant| tenant.policy = policy))
 }
 
 /// Returns the definitions of the functions that query models.
@@ -35,7 +35,7 @@ fn call(answer: &Answer) -> (Value, String) {
     (call.clone(), format!("/v1/executions/{}/continue", needs["execution"].as_str().unwrap()))
 }
 
-fn reply(daemon: &Running, path: &str, call: &Value, value: Value) -> Answer {
+fn reply(daemon: &TestDaemon, path: &str, call: &Value, value: Value) -> Answer {
     daemon.post(path, &json!({"answers": [{"id": call["id"], "value": value}]}))
 }
 
@@ -61,7 +61,7 @@ fn scripts_query_models_of_the_client() {
 #[test]
 fn types_are_checked_before_a_script_runs_in_a_session() {
     let checker = Arc::<MarkChecker>::default();
-    let daemon = Running::with(Setup { service: checker.service(), ..Setup::default() });
+    let daemon = TestDaemon::with(Setup { service: checker.service(), ..Setup::default() });
     daemon.open("s");
     let run = |source: &str| {
         daemon.post("/v1/sessions/s/execute", &json!({"source": source, "check_types": true, "tools": queries()}))
@@ -79,7 +79,7 @@ fn types_are_checked_before_a_script_runs_in_a_session() {
 fn unanswered_tool_call_times_out() {
     let mut policy = Policy::default();
     (policy.limits.timeout_ms, policy.limits.tool_timeout_ms) = (600_000, 300);
-    let daemon = Running::with(tenant(|tenant| tenant.policy = policy));
+    let daemon = TestDaemon::with(tenant(|tenant| tenant.policy = policy));
     daemon.open("s");
     let source = "try:\n  llm_query('anybody?')\nexcept Exception as e:\n  print(type(e).__name__)";
     let begun = Instant::now();
@@ -153,7 +153,7 @@ fn output_is_streamed_on_request() {
 
 #[test]
 fn output_before_a_limit_is_returned_and_streamed() {
-    let daemon = Running::new();
+    let daemon = TestDaemon::new();
     for (id, script) in STOPPED.iter().enumerate() {
         let opened = json!({"id": id.to_string(), "language": script.language, "policy": script.policy()});
         daemon.post("/v1/sessions", &opened).ok();
@@ -184,7 +184,7 @@ fn disconnecting_cancels_the_clients_executions() {
 
 #[test]
 fn stopping_daemon_ends_executions_first() {
-    let mut daemon = Running::new();
+    let mut daemon = TestDaemon::new();
     daemon.open("s");
     let source = br#"{"source": "import time; time.sleep(1); print('last')"}"#;
     let mut running = daemon.begin("POST", "/v1/sessions/s/execute", &[], source);

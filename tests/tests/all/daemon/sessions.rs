@@ -6,11 +6,11 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::Policy;
 use serde_json::{Value, json};
 
-use super::support::{Running, tenant, until};
+use super::support::{TestDaemon, tenant, until};
 
 #[test]
 fn a_session_has_its_context_and_keeps_its_variables() {
-    let daemon = Running::new();
+    let daemon = TestDaemon::new();
     let opened = daemon.post("/v1/sessions", &json!({"id": "s", "context": {"title": "Moby Dick"}})).ok();
     assert_eq!((&opened["language"], &opened["live"]["executions"]), (&json!("python"), &json!(0)));
     let execute = |source: &str| daemon.post("/v1/sessions/s/execute", &json!({ "source": source })).ok();
@@ -35,7 +35,7 @@ fn failed_commit_changes_the_generation() {
     let host = tempfile::tempdir().unwrap();
     let mut policy = Policy::default();
     policy.workspace = Some(host.path().to_owned());
-    let daemon = Running::with(tenant(|tenant| tenant.policy = policy));
+    let daemon = TestDaemon::with(tenant(|tenant| tenant.policy = policy));
     daemon.open("s");
     let generation = || daemon.get("/v1/sessions/s").ok()["generation"].clone();
     // Files with this prefix are reserved, so they are not committed.
@@ -51,7 +51,7 @@ fn failed_commit_changes_the_generation() {
 
 #[test]
 fn per_execution_inputs_apply() {
-    let daemon = Running::new();
+    let daemon = TestDaemon::new();
     daemon.open("s");
     let execute = |body: Value| daemon.post("/v1/sessions/s/execute", &body).ok();
     let given = json!({"source": "print(input(), context)", "stdin": "line\nmore", "context": 7});
@@ -73,7 +73,7 @@ fn per_execution_inputs_apply() {
 
 #[test]
 fn session_policy_narrows_the_granted_policy() {
-    let daemon = Running::new();
+    let daemon = TestDaemon::new();
     let open = |id: &str, policy: Value| daemon.post("/v1/sessions", &json!({"id": id, "policy": policy}));
     open("s", json!({"limits": {"timeout_ms": 2_000}, "env": {"K": "v"}})).ok();
     let endless = |id: &str| {
@@ -99,7 +99,7 @@ fn session_policy_narrows_the_granted_policy() {
 
 #[test]
 fn sessions_in_both_languages_are_independent() {
-    let daemon = Running::new();
+    let daemon = TestDaemon::new();
     daemon.post("/v1/sessions", &json!({"id": "p", "language": "python", "context": "python"})).ok();
     daemon.post("/v1/sessions", &json!({"id": "j", "language": "javascript", "context": "js"})).ok();
     assert_eq!(daemon.prints("j", "console.log(context)"), "js\n");
@@ -121,7 +121,7 @@ fn sessions_in_both_languages_are_independent() {
 
 #[test]
 fn fresh_execution_does_not_affect_sessions() {
-    let daemon = Running::new();
+    let daemon = TestDaemon::new();
     let files = json!({"in.txt": "given"});
     daemon.post("/v1/sessions", &json!({"id": "s", "files": files})).ok();
     let source = "open('out.txt', 'w').write(open('in.txt').read() + '!')\nx = 1";
@@ -137,7 +137,7 @@ fn fresh_execution_does_not_affect_sessions() {
 
 #[test]
 fn session_supports_files_checkpoints_forks_and_bytes() {
-    let daemon = Running::new();
+    let daemon = TestDaemon::new();
     daemon.open("s");
     let files = "/v1/sessions/s/files";
     assert_eq!(daemon.ask("PUT", &format!("{files}/d/a.txt"), &[], b"text").status, 204);
@@ -179,7 +179,7 @@ fn session_supports_files_checkpoints_forks_and_bytes() {
 
 #[test]
 fn session_has_its_files_even_if_its_client_disconnects() {
-    let daemon = Running::new();
+    let daemon = TestDaemon::new();
     for pause_ms in 0..16 {
         let body = json!({"id": format!("s{pause_ms}"), "files": {"in.txt": "given"}}).to_string();
         let request = daemon.begin("POST", "/v1/sessions", &[], body.as_bytes());
@@ -198,7 +198,7 @@ fn session_has_its_files_even_if_its_client_disconnects() {
 
 #[test]
 fn changes_are_conditional_on_the_generation() {
-    let daemon = Running::new();
+    let daemon = TestDaemon::new();
     daemon.open("s");
     let etag = daemon.get("/v1/sessions/s").header("etag").unwrap().to_owned();
     let execute = |etag: &str| {
@@ -222,7 +222,7 @@ fn changes_are_conditional_on_the_generation() {
 fn ended_session_tells_the_reason_until_it_is_closed() {
     let mut policy = Policy::default();
     (policy.limits.timeout_ms, policy.limits.timeout_reserve_ms) = (300, 0);
-    let daemon = Running::with(tenant(|tenant| tenant.policy = policy));
+    let daemon = TestDaemon::with(tenant(|tenant| tenant.policy = policy));
     let policy = json!({"session": {"on_unwind": "end"}});
     daemon.post("/v1/sessions", &json!({"id": "s", "policy": policy})).ok();
     daemon.post("/v1/sessions/s/execute", &json!({"source": "while True: pass"})).ok();
@@ -237,7 +237,7 @@ fn ended_session_tells_the_reason_until_it_is_closed() {
 
 #[test]
 fn new_session_is_unaffected_by_earlier_ones() {
-    let daemon = Running::new();
+    let daemon = TestDaemon::new();
     for round in 0..5 {
         let opened = daemon.post("/v1/sessions", &json!({ "context": round })).ok();
         let id = opened["id"].as_str().unwrap();

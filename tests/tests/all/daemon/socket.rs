@@ -10,7 +10,7 @@ use std::{
 
 use glovebox_server::http::{SocketError, SocketListener};
 
-use super::support::{Running, until};
+use super::support::{TestDaemon, until};
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -24,7 +24,7 @@ fn bind(path: &Path) -> Result<(), SocketError> {
 
 #[test]
 fn only_the_same_user_may_connect() {
-    let daemon = Running::new();
+    let daemon = TestDaemon::new();
     assert_eq!(mode(&daemon.socket), 0o600);
     assert_eq!(daemon.get("/v1/info").status, 200);
     if !runs_as_root() {
@@ -74,7 +74,7 @@ fn socket_directory_is_private() {
 
 #[test]
 fn only_a_dead_daemons_socket_is_replaced() {
-    let daemon = Running::new();
+    let daemon = TestDaemon::new();
     let error = bind(&daemon.socket).unwrap_err().to_string();
     assert!(error.contains("a server is already listening at") && error.contains("glovebox daemon stop"), "{error}");
     assert_eq!(daemon.get("/v1/info").status, 200);
@@ -108,7 +108,7 @@ fn only_a_dead_daemons_socket_is_replaced() {
 
 #[test]
 fn socket_of_another_process_is_not_removed() {
-    let mut daemon = Running::new();
+    let mut daemon = TestDaemon::new();
     fs::remove_file(&daemon.socket).unwrap();
     let other = UnixListener::bind(&daemon.socket).unwrap();
     daemon.stop(Duration::ZERO);

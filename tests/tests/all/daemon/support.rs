@@ -14,14 +14,14 @@ use crate::server::support::{self, Client};
 pub(super) use crate::server::support::{Answer, LINES, until};
 
 /// A change to the tenant's configuration.
-type Change = Box<dyn FnOnce(&mut TenantConfig)>;
+type TenantChange = Box<dyn FnOnce(&mut TenantConfig)>;
 
 /// The configuration of a test's daemon.
 #[derive(Default)]
 pub(super) struct Setup {
     pub(super) http: HttpConfig,
     pub(super) service: ServiceConfig,
-    pub(super) tenant: Option<Change>,
+    pub(super) tenant: Option<TenantChange>,
 }
 
 /// Returns the default configuration with a changed tenant.
@@ -37,7 +37,7 @@ pub(super) fn http(change: impl FnOnce(&mut HttpConfig)) -> Setup {
 }
 
 /// A running daemon, stopped on drop.
-pub(super) struct Running {
+pub(super) struct TestDaemon {
     client: Client<UnixStream>,
     pub(super) socket: PathBuf,
     pub(super) service: Service,
@@ -47,7 +47,7 @@ pub(super) struct Running {
     serving: Option<tokio::task::JoinHandle<()>>,
 }
 
-impl Running {
+impl TestDaemon {
     pub(super) fn new() -> Self {
         Self::with(Setup::default())
     }
@@ -112,7 +112,7 @@ impl Running {
     }
 }
 
-impl Deref for Running {
+impl Deref for TestDaemon {
     type Target = Client<UnixStream>;
 
     fn deref(&self) -> &Client<UnixStream> {
@@ -120,7 +120,7 @@ impl Deref for Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for TestDaemon {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.block_on(async {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::{
-    endpoints::{Endpoint, Received, response},
+    endpoints::{Endpoint, RequestRecord, response},
     support::{runtime, start, text},
     upstreams::with,
 };
@@ -38,12 +38,12 @@ fn document() -> Value {
 }
 
 /// The path and the query of a request, in lower case.
-fn target(request: &Received) -> &str {
+fn target(request: &RequestRecord) -> &str {
     request.head.split(' ').nth(1).unwrap()
 }
 
 /// Starts an API with its document at `/api.json`. `call` returns the response to a request for another path.
-fn api(call: impl Fn(&Received) -> Option<String> + Send + Sync + 'static) -> Endpoint {
+fn api(call: impl Fn(&RequestRecord) -> Option<String> + Send + Sync + 'static) -> Endpoint {
     Endpoint::new(move |request| match target(request) {
         "/api.json" => Some(response("200 OK", &document().to_string())),
         _ => call(request),

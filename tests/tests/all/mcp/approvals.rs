@@ -19,7 +19,7 @@ use rmcp::{
 };
 use serde_json::{Value, json};
 
-use super::support::{Inner, Mcp, Setup, runtime, start, text, until};
+use super::support::{Mcp, Setup, UpstreamScript, runtime, start, text, until};
 
 /// A Python function that calls the tool `pay` and prints its result or the reason for a failure.
 const PAY: &str = "\
@@ -463,7 +463,7 @@ fn upstream_tools_are_approved() {
         { "name": "look", "inputSchema": { "type": "object" } },
         { "name": "buy", "inputSchema": { "type": "object" } },
     ]);
-    let inner = Inner::new(&tools, "text(name)");
+    let inner = UpstreamScript::new(&tools, "text(name)");
     let runtime = runtime();
     let mut config = inner.config("shop");
     config.approve = Approve::Tools(vec!["buy".into()]);

@@ -20,13 +20,13 @@ use serde_json::{Value, json};
 
 use super::{
     http::{Server, TOKEN},
-    support::{Inner, runtime, start, text, until},
+    support::{UpstreamScript, runtime, start, text, until},
     upstreams::{tool, with},
 };
 
 /// A request to an [`Endpoint`]: the request line and headers in lower case, and the body as JSON.
 #[derive(Clone, Debug)]
-pub(super) struct Received {
+pub(super) struct RequestRecord {
     pub(super) head: String,
     pub(super) body: Value,
 }
@@ -34,15 +34,15 @@ pub(super) struct Received {
 /// An HTTP server that acts as an upstream server. Each connection carries one request.
 pub(super) struct Endpoint {
     pub(super) address: SocketAddr,
-    received: Arc<Mutex<Vec<Received>>>,
+    received: Arc<Mutex<Vec<RequestRecord>>>,
 }
 
 impl Endpoint {
     /// Starts a server. `respond` returns the whole response, or `None` to leave the request unanswered.
-    pub(super) fn new(respond: impl Fn(&Received) -> Option<String> + Send + Sync + 'static) -> Self {
+    pub(super) fn new(respond: impl Fn(&RequestRecord) -> Option<String> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let received = Arc::<Mutex<Vec<Received>>>::default();
+        let received = Arc::<Mutex<Vec<RequestRecord>>>::default();
         let (log, respond) = (Arc::clone(&received), Arc::new(respond));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -69,7 +69,7 @@ impl Endpoint {
         Self::new(move |request| answer(request, "one", &tools, &call))
     }
 
-    pub(super) fn received(&self) -> Vec<Received> {
+    pub(super) fn received(&self) -> Vec<RequestRecord> {
         self.received.lock().unwrap().clone()
     }
 
@@ -94,7 +94,7 @@ fn config(url: String, headers: &[(&str, &str)]) -> UpstreamConfig {
 }
 
 /// Reads one request. Returns `None` if the client closed the connection first.
-fn read(stream: &mut TcpStream) -> Option<Received> {
+fn read(stream: &mut TcpStream) -> Option<RequestRecord> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 8 << 10];
     loop {
@@ -105,14 +105,14 @@ fn read(stream: &mut TcpStream) -> Option<Received> {
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         let length: usize = length.map_or(0, |length| length.parse().unwrap());
         if bytes.len() >= end + 4 + length {
-            return Some(Received { head, body: serde_json::from_slice(&bytes[end + 4..]).unwrap_or_default() });
+            return Some(RequestRecord { head, body: serde_json::from_slice(&bytes[end + 4..]).unwrap_or_default() });
         }
     }
 }
 
 /// Answers a request as an MCP server that has opened the session `session`.
 fn answer(
-    request: &Received,
+    request: &RequestRecord,
     session: &str,
     tools: &[String],
     call: &impl Fn(&str, &Value) -> Option<String>,
@@ -254,7 +254,7 @@ fn values_of_a_message_take_bounded_memory() {
     }
     // The values need 40 times the memory of their text, which is 8 MiB.
     const COUNT: usize = (8 << 20) / 3;
-    let inner = Inner::new(
+    let inner = UpstreamScript::new(
         &json!([tool("many", json!({}))]),
         &format!(
             "start = '{{\"jsonrpc\":\"2.0\",\"id\":%d,\"result\":{{\"content\":[],\"structuredContent\":{{\"v\":[' % m['id']\n\

@@ -75,12 +75,12 @@ pub(super) struct Mcp {
 }
 
 /// A change to the tenant's configuration.
-type Change = Box<dyn FnOnce(&mut TenantConfig)>;
+type TenantChange = Box<dyn FnOnce(&mut TenantConfig)>;
 
 /// The configuration of a test's server.
 #[derive(Default)]
 pub(super) struct Setup {
-    pub(super) change: Option<Change>,
+    pub(super) change: Option<TenantChange>,
     pub(super) service: ServiceConfig,
     pub(super) lifecycle: Option<ClientLifecycleMode>,
     pub(super) listing: String,
@@ -229,11 +229,11 @@ pub(super) fn until(what: &str, mut so: impl FnMut() -> bool) {
 
 /// A Python script that acts as an upstream server. The body for `tools/call` can read `name` and `arguments`, and
 /// answers with `say`.
-pub(super) struct Inner {
+pub(super) struct UpstreamScript {
     pub(super) dir: TempDir,
 }
 
-impl Inner {
+impl UpstreamScript {
     pub(super) fn new(tools: &Value, call: &str) -> Self {
         let list = "say({'tools': json.load(open(os.path.join(os.path.dirname(__file__), 'tools.json')))})";
         let made = Self::answering(list, call);

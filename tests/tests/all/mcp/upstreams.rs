@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use glovebox_server::mcp::{Approve, ProcessConfig, UpstreamConfig, UpstreamTransport, Upstreams};
 use serde_json::{Value, json};
 
-use super::support::{Inner, Mcp, Setup, runtime, start, structured, text, until};
+use super::support::{Mcp, Setup, UpstreamScript, runtime, start, structured, text, until};
 
 /// Starts a server whose scripts can call the tools of upstream servers.
 pub(super) fn with(upstreams: &Upstreams, change: impl FnOnce(&mut glovebox_server::TenantConfig) + 'static) -> Mcp {
@@ -32,7 +32,7 @@ fn scripts_call_the_tools_of_other_servers() {
                 elif name == 'say-it': say({'content': [{'type': 'text', 'text': 'one'}, {'type': 'text', 'text': 'two'}]})\n\
                 elif name == 'env': text(json.dumps(sorted(os.environ)))\n\
                 else: say({'content': [{'type': 'text', 'text': 'because'}], 'isError': True})";
-    let inner = Inner::new(&tools, call);
+    let inner = UpstreamScript::new(&tools, call);
     let runtime = runtime();
     let mut config = inner.config("calc-1");
     let UpstreamTransport::Process(process) = &mut config.transport else { panic!("{config:?}") };
@@ -73,7 +73,7 @@ fn scripts_call_the_tools_of_other_servers() {
 
 #[test]
 fn crashed_upstream_server_is_restarted_a_few_times() {
-    let inner = Inner::new(
+    let inner = UpstreamScript::new(
         &json!([tool("die", json!({})), tool("live", json!({}))]),
         "if name == 'live': text('alive')\nelse: print('why\\x1b[2J', file=sys.stderr, flush=True); os._exit(3)",
     );
@@ -95,7 +95,7 @@ fn crashed_upstream_server_is_restarted_a_few_times() {
 
 #[test]
 fn upstream_call_ends_with_its_timeout_and_script() {
-    let inner = Inner::new(
+    let inner = UpstreamScript::new(
         &json!([tool("wait", json!({})), tool("now", json!({}))]),
         "if name == 'wait':\n    open(os.path.join(os.path.dirname(__file__), 'called'), 'w').close()\n    time.sleep(60)\n\
          text(name)",
@@ -131,7 +131,8 @@ fn upstream_call_ends_with_its_timeout_and_script() {
 
 #[test]
 fn upstream_result_over_the_limit_is_rejected() {
-    let inner = Inner::new(&json!([tool("x", json!({ "n": { "type": "integer" } }))]), "text('x' * arguments['n'])");
+    let inner =
+        UpstreamScript::new(&json!([tool("x", json!({ "n": { "type": "integer" } }))]), "text('x' * arguments['n'])");
     let runtime = runtime();
     let upstreams = start(&runtime, vec![inner.config("s")], 1_000).unwrap();
     let mcp = with(&upstreams, |config| config.policy.limits.tool_bytes = 1_000);
@@ -155,12 +156,14 @@ fn upstream_result_over_the_limit_is_rejected() {
 #[test]
 fn clashing_and_unusable_tool_names_are_rejected() {
     let runtime = runtime();
-    let refused = |inner: &[(&Inner, &str)]| {
+    let refused = |inner: &[(&UpstreamScript, &str)]| {
         let configs = inner.iter().map(|(inner, name)| inner.config(name)).collect();
         start(&runtime, configs, 1 << 20).unwrap_err()
     };
-    let (dashed, plain) =
-        (Inner::new(&json!([tool("a-b", json!({}))]), "pass"), Inner::new(&json!([tool("b", json!({}))]), "pass"));
+    let (dashed, plain) = (
+        UpstreamScript::new(&json!([tool("a-b", json!({}))]), "pass"),
+        UpstreamScript::new(&json!([tool("b", json!({}))]), "pass"),
+    );
     let clash = refused(&[(&dashed, "s"), (&plain, "s.a")]);
     assert_eq!(
         clash,
@@ -168,7 +171,7 @@ fn clashing_and_unusable_tool_names_are_rejected() {
     );
     for (name, server) in [("x".repeat(63), "s"), ("x".into(), "1"), ("x".into(), "-"), ("\u{202e}\n".repeat(50), "s")]
     {
-        let inner = Inner::new(&json!([tool(&name, json!({}))]), "pass");
+        let inner = UpstreamScript::new(&json!([tool(&name, json!({}))]), "pass");
         let error = refused(&[(&inner, server)]);
         assert!(
             error.contains("does not begin with a letter")
@@ -177,7 +180,7 @@ fn clashing_and_unusable_tool_names_are_rejected() {
             "{error}"
         );
     }
-    let at = Inner::new(&json!([tool(&"x".repeat(62), json!({}))]), "pass");
+    let at = UpstreamScript::new(&json!([tool(&"x".repeat(62), json!({}))]), "pass");
     let upstreams = start(&runtime, vec![at.config("s")], 1 << 20).unwrap();
     assert_eq!(upstreams.tools().len(), 1);
     runtime.block_on(upstreams.close());
@@ -195,7 +198,7 @@ fn clashing_and_unusable_tool_names_are_rejected() {
 fn hostile_tool_list_is_bounded() {
     let runtime = runtime();
     let refused = |list: &str| {
-        let inner = Inner::answering(list, "pass");
+        let inner = UpstreamScript::answering(list, "pass");
         start(&runtime, vec![inner.config("evil")], 1_000).unwrap_err()
     };
     for (list, expected) in [
@@ -228,7 +231,7 @@ fn hostile_tool_list_is_bounded() {
         { "name": "away", "inputSchema": { "type": "object", "properties": { "a": { "$ref": "http://x" } } } },
         { "name": "list", "inputSchema": { "type": "array" } },
     ]);
-    let inner = Inner::new(&schemas, "text(name)");
+    let inner = UpstreamScript::new(&schemas, "text(name)");
     let upstreams = start(&runtime, vec![inner.config("odd")], 1 << 20).unwrap();
     let mcp = with(&upstreams, |_| {});
     let result =
@@ -252,7 +255,7 @@ fn size_of_a_tool_list_is_limited_over_all_pages() {
                 page = int(m.get('params', {}).get('cursor') or 0)\n\
                 next = {'nextCursor': str(page + 1)} if page + 1 < len(tools) else {}\n\
                 say({'tools': [tools[page]], **next})";
-    let inner = Inner::answering(list, "pass");
+    let inner = UpstreamScript::answering(list, "pass");
     for (total, is_refused) in [(max - 1, false), (max, false), (max + 1, true)] {
         let mut tools = vec![described(0, max / 3), described(1, max / 3), described(2, 0)];
         let length = total - tools.iter().map(bytes).sum::<usize>();
@@ -287,7 +290,7 @@ fn number_of_values_in_a_tool_list_is_limited_over_all_pages() {
     let list = "page = int(m.get('params', {}).get('cursor') or 0)\n\
                 tool = {'name': f't{page}', 'inputSchema': {'type': 'object', 'x': [0] * 100_000}}\n\
                 say({'tools': [tool], **({'nextCursor': str(page + 1)} if page < int(open(os.path.join(os.path.dirname(__file__), 'last')).read()) else {})})";
-    let inner = Inner::answering(list, "pass");
+    let inner = UpstreamScript::answering(list, "pass");
     for (last, is_refused) in [(1, false), (2, true)] {
         std::fs::write(inner.dir.path().join("last"), last.to_string()).unwrap();
         match start(&runtime, vec![inner.config("s")], 0) {

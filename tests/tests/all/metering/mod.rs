@@ -9,7 +9,7 @@ mod run;
 
 use generate::Lengths;
 use glovebox_tests::model::Dice;
-use run::{Counting, End, Meter};
+use run::{GuestCallEnd, Meter, MeteredEngine};
 
 /// The fuel budget of a random module, which ends an endless module quickly.
 const MAX: u64 = 20_000;
@@ -38,9 +38,9 @@ fn compare(lengths: Lengths, modules: u64) -> Tally {
     });
     let modules = setting("GLOVEBOX_FUZZ_RUNS").unwrap_or(modules);
     println!("GLOVEBOX_FUZZ_SEED={seed} GLOVEBOX_FUZZ_RUNS={modules}");
-    let oracle = Counting::new(Meter::Wasmtime);
+    let oracle = MeteredEngine::new(Meter::Wasmtime);
     // The whole budget in one slice, and slices so small that nearly every check calls the host.
-    let woven = [i64::MAX / 2, 1, 97].map(|slice| Counting::new(Meter::Woven { slice }));
+    let woven = [i64::MAX / 2, 1, 97].map(|slice| MeteredEngine::new(Meter::Woven { slice }));
     let mut tally = Tally::default();
     for seed in seed..seed + modules {
         compare_one(seed, lengths, &oracle, &woven, &mut tally);
@@ -48,7 +48,7 @@ fn compare(lengths: Lengths, modules: u64) -> Tally {
     tally
 }
 
-fn compare_one(seed: u64, lengths: Lengths, oracle: &Counting, woven: &[Counting], tally: &mut Tally) {
+fn compare_one(seed: u64, lengths: Lengths, oracle: &MeteredEngine, woven: &[MeteredEngine], tally: &mut Tally) {
     let text = generate::module(seed, lengths);
     let plain = wat::parse_str(&text).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
     tally.modules += 1;
@@ -67,7 +67,7 @@ fn compare_one(seed: u64, lengths: Lengths, oracle: &Counting, woven: &[Counting
     let first = &oracle.run(&compiled, &[MAX])[0];
     let mut dice = Dice::new(seed);
     let mut budgets: Vec<u64> = (0..8).map(|_| 1 + dice.roll() % MAX).collect();
-    if let (End::Returned(_), Some(total)) = (&first.end, first.used) {
+    if let (GuestCallEnd::Returned(_), Some(total)) = (&first.end, first.used) {
         budgets.extend((1..=total.min(24)).chain(total.saturating_sub(12).max(1)..=total + 2));
         budgets.extend((0..8).map(|_| 1 + dice.roll() % total));
     } else {
@@ -82,10 +82,10 @@ fn compare_one(seed: u64, lengths: Lengths, oracle: &Counting, woven: &[Counting
             assert_eq!(expected, seen, "budget {budget} of seed {seed}\n{text}");
             tally.calls += 1;
             match expected[0].end {
-                End::Returned(_) => tally.returned += 1,
-                End::OutOfFuel => tally.out_of_fuel += 1,
-                End::Thrown => tally.thrown += 1,
-                End::Trapped(_) => tally.trapped += 1,
+                GuestCallEnd::Returned(_) => tally.returned += 1,
+                GuestCallEnd::OutOfFuel => tally.out_of_fuel += 1,
+                GuestCallEnd::Thrown => tally.thrown += 1,
+                GuestCallEnd::Trapped(_) => tally.trapped += 1,
             }
         }
     }

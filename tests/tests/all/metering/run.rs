@@ -9,7 +9,7 @@ use wasmtime::{
 
 /// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum GuestCallEnd {
     /// The call returned these values, as bits.
     Returned(Vec<u64>),
     OutOfFuel,
@@ -20,8 +20,8 @@ pub(crate) enum End {
 
 /// The observable result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
-    pub(crate) end: End,
+pub(crate) struct CallObservation {
+    pub(crate) end: GuestCallEnd,
     /// The fuel used, up to the budget. `None` for a call that trapped, because Wasmtime's count is inexact after a
     /// trap.
     pub(crate) used: Option<u64>,
@@ -49,12 +49,12 @@ struct Host {
 }
 
 /// A compiler of modules with identical settings except for the fuel counter.
-pub(crate) struct Counting {
+pub(crate) struct MeteredEngine {
     engine: Engine,
     meter: Meter,
 }
 
-impl Counting {
+impl MeteredEngine {
     pub(crate) fn new(meter: Meter) -> Self {
         let mut config = Config::new();
         config
@@ -75,7 +75,7 @@ impl Counting {
     }
 
     /// Calls one instance with each budget in turn.
-    pub(crate) fn run(&self, module: &Module, budgets: &[u64]) -> Vec<Seen> {
+    pub(crate) fn run(&self, module: &Module, budgets: &[u64]) -> Vec<CallObservation> {
         let mut store = Store::new(&self.engine, Host::default());
         store.set_epoch_deadline(u64::MAX / 2);
         if let Meter::Woven { slice } = self.meter {
@@ -131,7 +131,7 @@ fn counter(caller: &mut Caller<'_, Host>) -> Option<Global> {
     caller.get_export(FUEL_EXPORT).and_then(Extern::into_global)
 }
 
-fn call(store: &mut Store<Host>, instance: Instance, budget: u64) -> Seen {
+fn call(store: &mut Store<Host>, instance: Instance, budget: u64) -> CallObservation {
     let counter = instance.get_global(&mut *store, FUEL_EXPORT);
     store.data_mut().calls.clear();
     let whole = i64::try_from(budget).unwrap();
@@ -153,15 +153,15 @@ fn call(store: &mut Store<Host>, instance: Instance, budget: u64) -> Seen {
         None => store.get_fuel().unwrap(),
     };
     let end = match ended {
-        Ok(()) => End::Returned(results.iter().map(bits).collect()),
+        Ok(()) => GuestCallEnd::Returned(results.iter().map(bits).collect()),
         Err(error) => match error.downcast_ref::<Trap>() {
-            Some(Trap::OutOfFuel) => End::OutOfFuel,
-            Some(&trap) => End::Trapped(trap),
-            None if error.is::<ThrownException>() => End::Thrown,
+            Some(Trap::OutOfFuel) => GuestCallEnd::OutOfFuel,
+            Some(&trap) => GuestCallEnd::Trapped(trap),
+            None if error.is::<ThrownException>() => GuestCallEnd::Thrown,
             None => panic!("{error:?}"),
         },
     };
-    let used = (!matches!(end, End::Trapped(_))).then(|| budget - left);
+    let used = (!matches!(end, GuestCallEnd::Trapped(_))).then(|| budget - left);
     let globals = ["ga", "gb", "gc"]
         .into_iter()
         .filter_map(|name| Some(instance.get_global(&mut *store, name)?.get(&mut *store)))
@@ -170,7 +170,7 @@ fn call(store: &mut Store<Host>, instance: Instance, budget: u64) -> Seen {
     let memory = instance.get_memory(&mut *store, "memory").unwrap();
     let mut hasher = DefaultHasher::new();
     memory.data(&*store).hash(&mut hasher);
-    Seen { end, used, memory: hasher.finish(), globals, calls: std::mem::take(&mut store.data_mut().calls) }
+    CallObservation { end, used, memory: hasher.finish(), globals, calls: std::mem::take(&mut store.data_mut().calls) }
 }
 
 fn bits(value: &Val) -> u64 {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::support::{LINES, Server, Setup};
 
 /// A script that writes to both streams, and then reaches a limit.
-pub(crate) struct Stopped {
+pub(crate) struct LimitScript {
     pub(crate) language: &'static str,
     pub(crate) source: &'static str,
     /// The name of the limit in a policy, and its value.
@@ -31,15 +31,15 @@ const FUEL: (&str, u64) = ("fuel", 100_000_000);
 const TIME: (&str, u64) = ("timeout_ms", 1_000);
 const MEMORY: (&str, u64) = ("memory_bytes", 64 << 20);
 
-const fn python(source: &'static str, limit: (&'static str, u64), resource: &'static str) -> Stopped {
-    Stopped { language: "python", source, limit, resource, stdout: "out\nopen" }
+const fn python(source: &'static str, limit: (&'static str, u64), resource: &'static str) -> LimitScript {
+    LimitScript { language: "python", source, limit, resource, stdout: "out\nopen" }
 }
 
-const fn javascript(source: &'static str, limit: (&'static str, u64), resource: &'static str) -> Stopped {
-    Stopped { language: "javascript", source, limit, resource, stdout: "out\n" }
+const fn javascript(source: &'static str, limit: (&'static str, u64), resource: &'static str) -> LimitScript {
+    LimitScript { language: "javascript", source, limit, resource, stdout: "out\n" }
 }
 
-pub(crate) static STOPPED: [Stopped; 7] = [
+pub(crate) static STOPPED: [LimitScript; 7] = [
     python(python!("while True: pass"), FUEL, "fuel"),
     // The interpreter is stopped without an exception.
     python(python!("while True:\n    try:\n        while True: pass\n    except BaseException: pass"), FUEL, "fuel"),
@@ -50,7 +50,7 @@ pub(crate) static STOPPED: [Stopped; 7] = [
     javascript(javascript!("{ const all = []; for (;;) all.push(new Uint8Array(1e6).fill(1)) }"), MEMORY, "memory"),
 ];
 
-impl Stopped {
+impl LimitScript {
     /// Sets the limit that the script reaches.
     pub(crate) fn set(&self, limits: &mut Limits) {
         let (name, value) = self.limit;

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 pub(super) const TOKEN: &str = "a token of the tests";
 
 /// A change to a tenant's configuration.
-type Change = Box<dyn FnOnce(&mut TenantConfig)>;
+type TenantChange = Box<dyn FnOnce(&mut TenantConfig)>;
 
 /// The configuration of a test's server.
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub(super) struct Setup {
     pub(super) service: ServiceConfig,
     pub(super) http: HttpConfig,
     /// Changes the first tenant's configuration.
-    pub(super) tenant: Option<Change>,
+    pub(super) tenant: Option<TenantChange>,
     /// A second tenant's token.
     pub(super) other: Option<&'static str>,
     /// The key of both tenants.
@@ -71,7 +71,7 @@ impl Server {
         let log = Shared::default();
         service.audit = Some(Audit::new(log.clone(), false));
         let service = Service::new(engine().clone(), service).unwrap();
-        let tenant = |name: &str, change: Option<Change>| {
+        let tenant = |name: &str, change: Option<TenantChange>| {
             let store = DirectoryStore::open(dir.path().join(name)).unwrap();
             let suspended = DirectoryStore::open(dir.path().join(format!("{name}-suspended"))).unwrap();
             let mut config = TenantConfig::new(name, Arc::new(store));

@@ -24,7 +24,7 @@ use super::support::{COUNT, id, is_live, policy, python, run};
 
 /// A store that fails on demand.
 #[derive(Debug)]
-struct Failing {
+struct FailingStore {
     store: DirectoryStore,
     fails: AtomicBool,
     /// The only session whose writes fail; `None` means all sessions.
@@ -37,7 +37,7 @@ struct Failing {
     gate: Mutex<()>,
 }
 
-impl Failing {
+impl FailingStore {
     fn open(path: &Path) -> Self {
         Self {
             store: DirectoryStore::open(path).unwrap(),
@@ -56,7 +56,7 @@ impl Failing {
 }
 
 #[async_trait]
-impl SessionStore for Failing {
+impl SessionStore for FailingStore {
     async fn put(
         &self,
         lock: &SessionLock,
@@ -103,7 +103,7 @@ impl SessionStore for Failing {
 #[test]
 fn live_session_is_used_without_reading_the_store() {
     let dir = tempdir().unwrap();
-    let store = Arc::new(Failing::open(dir.path()));
+    let store = Arc::new(FailingStore::open(dir.path()));
     let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
         .sandbox(sandbox(Language::Python, |_| {}))
         .build();
@@ -128,7 +128,7 @@ fn live_session_is_used_without_reading_the_store() {
 #[test]
 fn slow_store_does_not_lock_a_session() {
     let dir = tempdir().unwrap();
-    let store = Arc::new(Failing::open(dir.path()));
+    let store = Arc::new(FailingStore::open(dir.path()));
     let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
         .sandbox(sandbox(Language::Python, |_| {}))
         .build();
@@ -151,7 +151,7 @@ fn slow_store_does_not_lock_a_session() {
 #[test]
 fn briefly_locked_session_is_replaced_and_deleted() {
     let dir = tempdir().unwrap();
-    let store = Arc::new(Failing::open(dir.path()));
+    let store = Arc::new(FailingStore::open(dir.path()));
     let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
         .sandbox(sandbox(Language::Python, |_| {}))
         .build();
@@ -174,7 +174,7 @@ fn briefly_locked_session_is_replaced_and_deleted() {
 #[test]
 fn unsaved_session_is_kept_in_memory() {
     let dir = tempdir().unwrap();
-    let store = Arc::new(Failing::open(dir.path()));
+    let store = Arc::new(FailingStore::open(dir.path()));
     let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
         .sandbox(sandbox(Language::Python, |_| {}))
         .policy(policy(|policy| (policy.idle_ms, policy.live_count) = (0, 1)))
@@ -202,7 +202,7 @@ fn unsaved_session_is_kept_in_memory() {
 #[test]
 fn unsaved_session_does_not_block_others() {
     let dir = tempdir().unwrap();
-    let store = Arc::new(Failing { only: Some(id("a")), ..Failing::open(dir.path()) });
+    let store = Arc::new(FailingStore { only: Some(id("a")), ..FailingStore::open(dir.path()) });
     let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
         .sandbox(sandbox(Language::Python, |_| {}))
         .policy(policy(|policy| (policy.save, policy.live_count) = (Save::OnHibernate, 2)))
@@ -226,7 +226,7 @@ fn unsaved_session_does_not_block_others() {
 #[test]
 fn session_survives_a_failed_replace_or_remove() {
     let dir = tempdir().unwrap();
-    let store = Arc::new(Failing::open(dir.path()));
+    let store = Arc::new(FailingStore::open(dir.path()));
     let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
         .sandbox(sandbox(Language::Python, |_| {}))
         .policy(policy(|policy| policy.save = Save::OnHibernate))

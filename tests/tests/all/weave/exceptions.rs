@@ -10,7 +10,7 @@ use glovebox_runtimes::{
 };
 use glovebox_weave::{Guest, GuestLibrary, WeaveOptions};
 
-use super::{I32, UNTOUCHED, UNWOUND, Woven};
+use super::{I32, UNTOUCHED, UNWOUND, WovenInstance};
 
 const GUEST: &str = include_str!("throwing.wat");
 
@@ -23,7 +23,7 @@ const UNREACHABLE: i32 = 1;
 const DEPTH: i32 = 2;
 const THROWN: i32 = 3;
 
-fn throwing(library: Option<GuestLibrary<'_>>) -> Woven {
+fn throwing(library: Option<GuestLibrary<'_>>) -> WovenInstance {
     let module = wat::parse_str(GUEST).unwrap();
     let guest = Guest {
         name: "guest",
@@ -39,15 +39,15 @@ fn throwing(library: Option<GuestLibrary<'_>>) -> Woven {
         library,
     };
     // The second guest, which the tests call, has different tags than the first.
-    Woven::of(&[Guest { name: "other", library: None, ..guest.clone() }, guest], &WeaveOptions::default())
+    WovenInstance::of(&[Guest { name: "other", library: None, ..guest.clone() }, guest], &WeaveOptions::default())
 }
 
-fn call(woven: &mut Woven, name: &str, arguments: &[u64]) -> (i32, u64) {
+fn call(woven: &mut WovenInstance, name: &str, arguments: &[u64]) -> (i32, u64) {
     let number = EXPORTS.iter().position(|export| *export == name).unwrap();
     woven.call_by("call_export", 1, i32::try_from(number).unwrap(), arguments)
 }
 
-fn unwound(woven: &mut Woven, name: &str) -> i32 {
+fn unwound(woven: &mut WovenInstance, name: &str) -> i32 {
     assert_eq!(call(woven, name, &[]), (UNWOUND, UNTOUCHED), "{name}");
     woven.run("unwound", ())
 }

@@ -34,13 +34,13 @@ const MISSING: i32 = 4;
 const ARGUMENTS: i32 = 1024;
 const RESULT: i32 = 2048;
 
-struct Woven {
+struct WovenInstance {
     store: Store<()>,
     instance: Instance,
     memory: Memory,
 }
 
-impl Woven {
+impl WovenInstance {
     fn new(guests: usize) -> Self {
         Self::with(guests, &WeaveOptions::default())
     }
@@ -151,7 +151,7 @@ const UNTOUCHED: u64 = 0xeeee_eeee_eeee_eeee;
 
 #[test]
 fn exports_are_called_by_number_with_their_own_types() {
-    let mut woven = Woven::new(1);
+    let mut woven = WovenInstance::new(1);
     assert_eq!(woven.call("add", &[40, 2]), (I32, 42));
     // The upper half of an `i32` slot is ignored in arguments and zero in results.
     assert_eq!(woven.call("add", &[u64::MAX, 0xffff_ffff_0000_0000]), (I32, 0xffff_ffff));
@@ -161,7 +161,7 @@ fn exports_are_called_by_number_with_their_own_types() {
 
 #[test]
 fn missing_or_mistyped_callee_does_not_trap() {
-    let mut woven = Woven::new(2);
+    let mut woven = WovenInstance::new(2);
     assert_eq!(woven.call("add", &[1]), (MISSING, UNTOUCHED));
     assert_eq!(woven.call("add", &[1, 2, 3]), (MISSING, UNTOUCHED));
     for (how, guest, callee) in [
@@ -182,7 +182,7 @@ fn missing_or_mistyped_callee_does_not_trap() {
 
 #[test]
 fn slots_are_called_by_their_own_types() {
-    let mut woven = Woven::new(2);
+    let mut woven = WovenInstance::new(2);
     for guest in [0, 1] {
         assert_eq!(woven.call_by("call_table", guest, 1, &[40, 2]), (I32, 42));
         assert_eq!(woven.call_by("call_table", guest, 2, &[41]), (I64, 42));
@@ -193,7 +193,7 @@ fn slots_are_called_by_their_own_types() {
 
 #[test]
 fn wasi_result_is_an_errno_or_an_unwind() {
-    let mut woven = Woven::new(1);
+    let mut woven = WovenInstance::new(1);
     for errno in [0, 8, 65_535] {
         woven.set("answer", errno);
         assert_eq!(woven.call("close", &[3]), (I32, u64::try_from(errno).unwrap()));
@@ -214,7 +214,7 @@ fn wasi_result_is_an_errno_or_an_unwind() {
 
 #[test]
 fn unreachable_unwinds_and_is_reported() {
-    let mut woven = Woven::new(1);
+    let mut woven = WovenInstance::new(1);
     assert_eq!(woven.call("abort", &[]), (UNWOUND, UNTOUCHED));
     assert_eq!(woven.run::<_, i32>("unwound", ()), 1);
     assert_eq!(woven.call("add", &[40, 2]), (I32, 42));
@@ -222,7 +222,7 @@ fn unreachable_unwinds_and_is_reported() {
 
 #[test]
 fn too_deep_calls_unwind_and_release_the_stack() {
-    let mut woven = Woven::new(1);
+    let mut woven = WovenInstance::new(1);
     // Bisects to find the deepest call that returns, in order to test at, below and above the limit.
     let (mut returns, mut unwinds) = (1, 1 << 20);
     while unwinds - returns > 1 {
@@ -250,13 +250,13 @@ fn too_deep_calls_unwind_and_release_the_stack() {
     }
     let mut shallow = WeaveOptions::default();
     shallow.stack_bytes = 10_000;
-    assert_eq!(Woven::with(1, &shallow).call("deep", &[100]).0, UNWOUND);
+    assert_eq!(WovenInstance::with(1, &shallow).call("deep", &[100]).0, UNWOUND);
 }
 
 #[test]
 fn shim_is_called_when_fuel_runs_out() {
-    let mut woven = Woven::new(1);
-    let used = |woven: &mut Woven, fuel: i64, name: &str, arguments: &[u64]| {
+    let mut woven = WovenInstance::new(1);
+    let used = |woven: &mut WovenInstance, fuel: i64, name: &str, arguments: &[u64]| {
         woven.run::<_, ()>("fuel_set", fuel);
         let (status, _) = woven.call(name, arguments);
         (status, fuel - woven.run::<_, i64>("fuel_get", ()))
@@ -282,7 +282,7 @@ fn shim_is_called_when_fuel_runs_out() {
 fn without_metering_no_fuel_is_counted() {
     let mut options = WeaveOptions::default();
     options.metered = false;
-    let mut woven = Woven::with(1, &options);
+    let mut woven = WovenInstance::with(1, &options);
     woven.run::<_, ()>("fuel_set", 1i64);
     assert_eq!(woven.call("spin", &[1000]).0, NOTHING);
     assert_eq!(woven.run::<_, i64>("fuel_get", ()), 1);
@@ -291,7 +291,7 @@ fn without_metering_no_fuel_is_counted() {
 
 #[test]
 fn guest_memory_growth_is_decided_by_the_shim() {
-    let mut woven = Woven::new(2);
+    let mut woven = WovenInstance::new(2);
     assert_eq!(woven.run::<_, i32>("virtual_size", 1), 1);
     assert_eq!(woven.run::<_, i32>("memory_grow", (0, 2)), 1, "growing returns the old size");
     assert_eq!(woven.run::<_, i32>("memory_size", 0), 3);
@@ -309,7 +309,7 @@ fn guest_memory_growth_is_decided_by_the_shim() {
 
 #[test]
 fn memory_is_copied_filled_and_compared() {
-    let mut woven = Woven::new(2);
+    let mut woven = WovenInstance::new(2);
     for guest in [0, 1] {
         let text = b"0123456789";
         woven.memory.write(&mut woven.store, 100, text).unwrap();
@@ -324,7 +324,7 @@ fn memory_is_copied_filled_and_compared() {
 
 #[test]
 fn memory_comparison_finds_differences_in_range_only() {
-    let mut woven = Woven::new(1);
+    let mut woven = WovenInstance::new(1);
     let bytes: Vec<u8> = (0..200u8).map(|byte| byte | 1).collect();
     woven.memory.write(&mut woven.store, 8192, &bytes).unwrap();
     // Lengths near multiples of the 64-byte stride, and odd lengths.
@@ -354,7 +354,7 @@ fn memory_comparison_finds_differences_in_range_only() {
 
 #[test]
 fn image_is_stored_beside_the_guest_and_copied() {
-    let mut woven = Woven::new(2);
+    let mut woven = WovenInstance::new(2);
     assert_eq!(woven.peek::<5>(0, 8), [0; 5], "guest memory stays empty until the shim fills it");
     for guest in [0, 1] {
         woven.run::<_, ()>("image_to_guest", (guest, 0, 8, 5));
@@ -374,7 +374,7 @@ fn image_is_stored_beside_the_guest_and_copied() {
 
 #[test]
 fn globals_are_accessed_as_bits() {
-    let mut woven = Woven::new(2);
+    let mut woven = WovenInstance::new(2);
     let image = [1024, 0xffff_ffff_ffff_fffe, u64::from(1.5f32.to_bits()), (-2.5f64).to_bits()];
     for guest in [0, 1] {
         for (number, bits) in (0i32..).zip(image) {
@@ -392,7 +392,7 @@ fn globals_are_accessed_as_bits() {
 
 #[test]
 fn shim_reads_the_woven_description() {
-    let mut woven = Woven::new(2);
+    let mut woven = WovenInstance::new(2);
     let description: Description = serde_json::from_slice(&woven.description()).unwrap();
     let [one, other] = description.guests.as_slice() else { panic!("{description:?}") };
     assert_eq!(other.image, [8, 5, 2000 - 13, 4]);
@@ -402,7 +402,7 @@ fn shim_reads_the_woven_description() {
 
 #[test]
 fn a_guest_that_traps_ends_the_instance() {
-    let mut woven = Woven::new(1);
+    let mut woven = WovenInstance::new(1);
     let number = i32::try_from(EXPORTS.iter().position(|export| *export == "wide").unwrap()).unwrap();
     assert!(
         woven.try_run::<_, i32>("call_export", (0, number, -1, 1, RESULT)).is_err(),

@@ -55,7 +55,7 @@ enum Suspensions {
 
 /// The parts of a script's result that suspensions must not change.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Observed {
+struct ComparedResult {
     outcome: String,
     stdout: String,
     stderr: String,
@@ -90,7 +90,7 @@ impl Trial {
 
     /// Runs the script in one of two equal sandboxes. Suspensions move it to the other one and back. Returns the result
     /// and the number of waits.
-    fn run(&self, sandboxes: &[Sandbox; 2], suspensions: Suspensions) -> (Observed, usize) {
+    fn run(&self, sandboxes: &[Sandbox; 2], suspensions: Suspensions) -> (ComparedResult, usize) {
         let (mut order, mut chance) = (Dice::new(self.seed), Dice::new(!self.seed));
         let mut run = Run::start(&sandboxes[0], self, suspensions != Suspensions::Never);
         let (mut answers, mut waits) = (Vec::new(), 0);
@@ -100,7 +100,7 @@ impl Trial {
                 Step::Done(execution) => {
                     assert!(execution.stdout.bytes.starts_with(&written[0]), "earlier output is different");
                     assert!(execution.stderr.bytes.starts_with(&written[1]), "earlier output is different");
-                    return (Observed::of(&execution, self.language, run.session.as_ref()), waits);
+                    return (ComparedResult::of(&execution, self.language, run.session.as_ref()), waits);
                 }
                 Step::NeedsTools(calls) => calls,
                 Step::Running => panic!("the script neither ends nor waits"),
@@ -191,7 +191,7 @@ impl Run {
     }
 }
 
-impl Observed {
+impl ComparedResult {
     fn of(execution: &Execution, language: Language, session: Option<&Session>) -> Self {
         let repr = |execution: &Execution| execution.value.as_ref().map(|value| value.repr.clone());
         let calls = execution.tool_calls.iter();
@@ -278,7 +278,7 @@ fn script_continues_in_other_processes() {
                 assert!(has_passed, "{printed}{}\n{}", String::from_utf8_lossy(&child.stderr), trial.source);
             }
             let observed = fs::read(dir.path().join("observed")).unwrap();
-            let observed: Observed = serde_json::from_slice(&observed).unwrap();
+            let observed: ComparedResult = serde_json::from_slice(&observed).unwrap();
             assert_eq!(observed, expected, "{language}, seed {}:\n{}", trial.seed, trial.source);
         }
     }
@@ -301,7 +301,7 @@ fn continue_in_child(task: &str) {
     match run.started.advance(trial.answers(&mut order, calls), Some(LONG)).unwrap() {
         Step::NeedsTools(_) => fs::write(dir.join("suspended"), run.suspend()).unwrap(),
         Step::Done(execution) => {
-            let observed = Observed::of(&execution, language, run.session.as_ref());
+            let observed = ComparedResult::of(&execution, language, run.session.as_ref());
             fs::write(dir.join("observed"), serde_json::to_vec(&observed).unwrap()).unwrap();
         }
         Step::Running => panic!("the script neither ends nor waits"),
