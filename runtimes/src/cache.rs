@@ -18,7 +18,7 @@ use crate::{
     guard::GuardedDirectory,
     prepared::{RECORD_SUFFIX, StoreDir, is_code_name},
     seal::Seals,
-    trusted::{FileLock, TrustedDir},
+    trusted_dir::{FileLock, TrustedDir},
 };
 
 /// The directory of the lock files.

@@ -16,7 +16,7 @@ use crate::{
     command::{CommandError, Download},
     entries::PinnedContent,
     package_list::Bundle,
-    trusted::{TEMP_PREFIX, TrustedDir},
+    trusted_dir::{TEMP_PREFIX, TrustedDir},
     wheel_files::{self, ExtractError, read_wheel},
 };
 

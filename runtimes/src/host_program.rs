@@ -13,7 +13,7 @@ use crate::{
     entries::PinnedContent,
     fetch::{DoneOnDrop, FatalFetchError, PackageManager, PinnedFile},
     tool::copy,
-    trusted::TrustedDir,
+    trusted_dir::TrustedDir,
     wheel_files::{ExtractError, copy_verified, find_wheel},
 };
 

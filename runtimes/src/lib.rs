@@ -45,7 +45,7 @@ pub mod rewrite;
 mod runtimes;
 mod seal;
 mod tool;
-pub mod trusted;
+pub mod trusted_dir;
 mod user_packages;
 mod wheel_files;
 

@@ -19,7 +19,7 @@ use crate::{
     entries::PinnedContent,
     fetch::{DoneOnDrop, FatalFetchError},
     manifest::{check_name, check_text},
-    trusted::TrustedDir,
+    trusted_dir::TrustedDir,
     user_packages::normal,
     wheel_files::{self, CompiledCode, ExtractError, wheel_files},
 };

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fetch::DoneOnDrop;
 use crate::seal::{Seal, Seals};
-use crate::trusted::{TEMP_PREFIX, TrustedDir};
+use crate::trusted_dir::{TEMP_PREFIX, TrustedDir};
 use crate::{
     Artefact, ArtefactKey, CacheDir, CacheError, CacheKind, Digest, ImageRecord, KeyParts, ListedArtefact, NewArtefact,
     NoProgress, Progress, prepared_bundle::PreparedBundle,

@@ -13,7 +13,7 @@ use crate::{
     fetch::{DoneOnDrop, FatalFetchError},
     manifest::MAX_BINARY_BYTES,
     prepared_bundle::PreparedBundle,
-    trusted::TrustedDir,
+    trusted_dir::TrustedDir,
 };
 
 /// The result of a download.

@@ -37,7 +37,7 @@ use directories::ProjectDirs;
 use serde::{Deserialize, Serialize};
 
 use crate::guard::GuardedDirectory;
-use crate::trusted::TrustedDir;
+use crate::trusted_dir::TrustedDir;
 use crate::{CacheError, Digest};
 
 /// The version of the seal format. A seal with a different version is ignored.

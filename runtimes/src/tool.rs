@@ -16,7 +16,7 @@ use crate::{
     FetchOutcome, Progress, RuntimeError, Runtimes, ToolEntry, ToolSource,
     entries::PinnedContent,
     fetch::{DoneOnDrop, FatalFetchError, PackageManager, PinnedFile},
-    trusted::{TempFile, TrustedDir},
+    trusted_dir::{TempFile, TrustedDir},
     wheel_files::{ExtractError, copy_pinned},
 };
 

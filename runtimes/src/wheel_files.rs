@@ -14,7 +14,7 @@ use crate::{
     CacheError, Digest, PackageEntry, Progress,
     artefact::HashingWriter,
     entries::PinnedContent,
-    trusted::{TempFile, TrustedDir},
+    trusted_dir::{TempFile, TrustedDir},
 };
 
 /// Maximum number of files in a wheel. The largest bundled wheel has 195.

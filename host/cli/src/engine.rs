@@ -17,7 +17,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{
     args::{GlobalArgs, RuntimeArgs},
-    interrupt, stored,
+    interrupt, session_dir,
     terminal::{HintedError, OrHint as _, note},
 };
 
@@ -74,7 +74,7 @@ impl Host {
         config.network = Some(Arc::new(glovebox_network::Http));
         // Protect this directory even if the command uses no session or package: scripts must not access data of other
         // commands.
-        config.private_dirs.extend(stored::state_dir().ok());
+        config.private_dirs.extend(session_dir::state_dir().ok());
         if let Some(bytes) = global.cache_bytes {
             (config.cache.image_bytes, config.cache.component_bytes) = (bytes, bytes);
         }
@@ -133,12 +133,12 @@ impl Host {
 
 /// Returns the directory of user packages. It is outside the cache, so that cleaning the cache does not remove them.
 pub(crate) fn user_packages_dir() -> anyhow::Result<PathBuf> {
-    Ok(stored::state_dir()?.join("packages"))
+    Ok(session_dir::state_dir()?.join("packages"))
 }
 
 /// Returns the directory of custom images, which is outside the cache as well.
 pub(crate) fn custom_images_dir() -> anyhow::Result<PathBuf> {
-    Ok(stored::state_dir()?.join("images"))
+    Ok(session_dir::state_dir()?.join("images"))
 }
 
 /// Fails with a hint if the binary is missing. The engine reports all other problems with the binary.

@@ -15,9 +15,9 @@ mod output;
 mod program;
 mod report;
 mod script_packages;
+mod session_dir;
 mod source;
 mod stdin;
-mod stored;
 mod suspending;
 #[cfg(feature = "full")]
 mod tenants;

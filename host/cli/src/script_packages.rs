@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::{
     engine::{StepProgress, user_packages_dir},
-    stored,
+    session_dir,
     terminal::note,
 };
 
@@ -19,7 +19,7 @@ const MAX_METADATA_BYTES: usize = 64 << 10;
 
 /// Opens the directory of added packages, and creates it if needed.
 pub(crate) fn open_user_packages() -> anyhow::Result<UserPackages> {
-    stored::create_state_dir()?;
+    session_dir::create_state_dir()?;
     let dir = user_packages_dir()?;
     UserPackages::open(&dir).with_context(|| format!("cannot open the package directory `{}`", escaped(&dir)))
 }

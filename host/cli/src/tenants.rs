@@ -18,7 +18,7 @@ use glovebox_sessions::{IdleThread, SessionId};
 use tokio::runtime::Runtime;
 
 use crate::{
-    stored::{self, is_url, open_store},
+    session_dir::{self, is_url, open_store},
     terminal::{OrHint as _, note},
 };
 
@@ -126,7 +126,7 @@ pub(crate) fn root(config: &ServerConfig) -> anyhow::Result<Root> {
     }
     let root = match &config.store {
         Some(dir) => dir.clone(),
-        None => stored::create_state_dir()?.join(SESSIONS),
+        None => session_dir::create_state_dir()?.join(SESSIONS),
     };
     if !is_url(&root) {
         make_private(&root)?;

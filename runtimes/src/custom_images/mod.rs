@@ -18,7 +18,7 @@ use crate::{
     CacheError, Digest, ImageOf, Manifest, RuntimeEntry, UserPackageError,
     guard::GuardedDirectory,
     manifest::check_name,
-    trusted::TrustedDir,
+    trusted_dir::TrustedDir,
     user_packages::{check_wheel, check_wheels, unpack_wheels},
     wheel_files::MAX_WHEEL_BYTES,
 };

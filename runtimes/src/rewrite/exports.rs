@@ -12,7 +12,7 @@ use wasmparser::{Name, Payload, RefType, Table, TableInit, ValType as ParsedType
 
 use super::{
     RewriteError,
-    framed::{self, Wrapper},
+    function_wrappers::{self, Wrapper},
     index_of, numpy, quickjs,
     sections::{EncodedSection, Exports, SectionChange, Sections, bound, entries, longer},
 };
@@ -113,7 +113,7 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<BootableModule, 
     let mut bytes = sections.rebuild(changed);
     let wrappers = wrappers(list, &found)?;
     if !wrappers.is_empty() {
-        bytes = framed::wrap(&bytes, &wrappers)?;
+        bytes = function_wrappers::wrap(&bytes, &wrappers)?;
     }
     Ok(BootableModule { bytes, globals })
 }

@@ -5,7 +5,7 @@
 //! to its length. The output depends only on the input, because the digest of a prepared module identifies it.
 
 mod exports;
-mod framed;
+mod function_wrappers;
 mod image;
 mod numpy;
 mod parts;

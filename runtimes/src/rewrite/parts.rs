@@ -22,7 +22,7 @@ use wasmparser::{
 use super::{
     RewriteError,
     exports::longer_table,
-    framed::{FunctionType, bodies_of, defined_functions, function_types},
+    function_wrappers::{FunctionType, bodies_of, defined_functions, function_types},
     image::MEMORY_IMPORT,
     sections::{Exports, SectionChange, Sections, entries, longer},
 };

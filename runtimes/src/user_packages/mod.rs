@@ -8,7 +8,7 @@ use crate::{
     CacheError, Digest, Fetcher, PackageEntry, PackageError, Progress,
     fetch::DoneOnDrop,
     guard::GuardedDirectory,
-    trusted::TrustedDir,
+    trusted_dir::TrustedDir,
     wheel_files::{CompiledCode, MAX_WHEEL_BYTES, Wheel, WheelFault, read_wheel},
 };
 

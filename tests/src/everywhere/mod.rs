@@ -11,14 +11,14 @@
 pub mod exceptions;
 
 mod host;
-mod hosted;
+mod host_pool;
 mod page;
 mod searched;
 mod secrets;
 mod worker;
 
 pub use host::{Host, run_here};
-pub use hosted::HostPool;
+pub use host_pool::HostPool;
 pub use page::page;
 pub use secrets::keeps_secrets;
 pub use worker::{Answer, Worker};

@@ -17,7 +17,7 @@ use crate::{
     args::GlobalArgs,
     engine::{Host, Pooling},
     interrupt,
-    stored::{self, DIRECTORY_REMEDY, REMOTE_REMEDY, SESSIONS, entries, is_url, open_store},
+    session_dir::{self, DIRECTORY_REMEDY, REMOTE_REMEDY, SESSIONS, entries, is_url, open_store},
     terminal::{BAD, CARE, GOOD, bytes, out, out_json},
 };
 
@@ -199,7 +199,7 @@ fn overcommit() -> Finding {
 /// Checks who can write to the stored sessions, and whether each session can be read.
 fn sessions(store: Option<&Path>) -> Finding {
     let name = "stored sessions";
-    let at = store.map(Path::to_owned).or_else(|| Some(stored::state_dir().ok()?.join(SESSIONS)));
+    let at = store.map(Path::to_owned).or_else(|| Some(session_dir::state_dir().ok()?.join(SESSIONS)));
     // A directory that other users can write to is rejected without listing it. A missing directory is not created.
     let Some(at) = at.filter(|at| is_url(at) || at.exists()) else {
         return Finding::ok(name, "none yet");

@@ -24,7 +24,7 @@ use crate::{
     engine::{Host, Pooling},
     interrupt,
     script_packages::add_allowed,
-    stored::{self, read_key},
+    session_dir::{self, read_key},
     tenants::threads,
     terminal::{OrHint as _, note, out, out_json},
 };
@@ -150,7 +150,7 @@ fn run_up(global: &GlobalArgs, args: &UpArgs) -> anyhow::Result<i32> {
     let host = args.node.host(global)?;
     let dir = match &args.dir {
         Some(dir) => std::path::absolute(dir).context("cannot resolve the directory's path")?,
-        None => stored::create_state_dir()?.join(FLEET),
+        None => session_dir::create_state_dir()?.join(FLEET),
     };
     let program = match &args.restate_server {
         Some(program) => std::path::absolute(program).context("cannot resolve the engine program's path")?,

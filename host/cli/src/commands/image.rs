@@ -16,9 +16,8 @@ use serde::Serialize;
 use crate::{
     args::{self, GlobalArgs},
     engine::{Host, Pooling, custom_images_dir},
-    interrupt,
+    interrupt, session_dir,
     source::read_file,
-    stored,
     terminal::{
         Column::{Left, Right},
         HintedError, bytes, counted, note, out, out_json, out_report, printable, table,
@@ -154,7 +153,7 @@ struct ImportArgs {
 
 pub(crate) fn run(global: &GlobalArgs, args: &ImageArgs) -> anyhow::Result<i32> {
     interrupt::install()?;
-    stored::create_state_dir()?;
+    session_dir::create_state_dir()?;
     // The engine searches for custom images only if the directory exists.
     let dir = custom_images_dir()?;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);

@@ -21,7 +21,7 @@ use crate::{
     engine::{Host, Pooling},
     interrupt,
     report::{ReportArgs, Reporter},
-    stored::{self, SessionDir, runtime_of},
+    session_dir::{self, SessionDir, runtime_of},
     suspending::{self, SUSPENDED_EXIT_CODE, SuspendableRun, SuspendedFile, waiting_json, write_waiting},
     terminal::{HintedError, note},
 };
@@ -204,7 +204,7 @@ pub(crate) fn quoted(word: &str) -> String {
 }
 
 pub(crate) fn run(global: &GlobalArgs, args: &ResumeArgs) -> anyhow::Result<i32> {
-    let file = SuspendedFile::open(&args.file, stored::key(&args.store)?)?;
+    let file = SuspendedFile::open(&args.file, session_dir::key(&args.store)?)?;
     let suspended = file.read()?;
     args.check_session(&suspended)?;
     let answers = args.tool_answers(&suspended)?;

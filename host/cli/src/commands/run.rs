@@ -18,9 +18,9 @@ use crate::{
     file, interrupt,
     report::{ReportArgs, Reporter},
     script_packages::add_required,
+    session_dir::{self, ActiveSession, SessionDir, runtime_of},
     source::{STDIN, Source},
     stdin::Stdin,
-    stored::{self, ActiveSession, SessionDir, runtime_of},
     suspending::{self, NewSuspendedFile, SuspendableRun},
     terminal::{HintedError, note},
 };
@@ -180,7 +180,7 @@ impl RunArgs {
             }
             _ => "script.suspended".into(),
         };
-        Ok(Some(NewSuspendedFile::new(path, stored::key(&self.store)?)?))
+        Ok(Some(NewSuspendedFile::new(path, session_dir::key(&self.store)?)?))
     }
 
     /// Rejects options that are not supported with the tool `name`, whose calls a person answers.

@@ -23,8 +23,8 @@ use crate::{
     engine::{Host, Pooling},
     interrupt, logging,
     script_packages::add_allowed,
+    session_dir::read_key,
     source::read_text,
-    stored::read_key,
     tenants::{
         EXPIRY_LOOK, IDLE_LOOK, ONLY, Root, callbacks, delete_expired, root, save_all, save_idle, tenant_config,
         threads,

@@ -27,7 +27,7 @@ use crate::{
     args::{GlobalArgs, LogFormat},
     engine::{Host, Pooling, custom_images_dir, user_packages_dir},
     own_program,
-    stored::{is_url, open_store, read_key},
+    session_dir::{is_url, open_store, read_key},
     tenants::{IDLE_LOOK, configure, save_idle, tenant_name, threads},
     terminal::note,
 };

@@ -18,7 +18,7 @@ use super::tools::DefinedToolsArgs;
 #[cfg(feature = "full")]
 use crate::{
     args::StoreArgs,
-    stored::{SessionDir, runtime_of},
+    session_dir::{SessionDir, runtime_of},
     terminal::HintedError,
     typecheck::TypeChecker,
 };

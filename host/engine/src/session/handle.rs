@@ -24,7 +24,7 @@ use crate::{
         backend::EngineBackend,
         check_id,
         fair_lock::{FairLock, TurnFailure},
-        shared::{Status, chosen_id},
+        shared_workspace::{Status, chosen_id},
         turn::SessionTurn,
     },
 };

@@ -3,8 +3,8 @@
 //! * [`handle`]: the public [`Session`]. [`turn`]: its turns. [`fair_lock`]: the lock behind the turns.
 //! * [`backend`]: the engine's implementation of a session. [`pages`]: private memory pages, found by comparison with
 //!   the pristine image.
-//! * [`shared`]: workspaces that several sessions share, and session options. [`hibernate`]: sessions encoded as bytes.
-//!   [`variables`]: the names and types of global variables.
+//! * [`shared_workspace`]: workspaces that several sessions share, and session options.
+//! * [`hibernate`]: sessions encoded as bytes. [`variables`]: the names and types of global variables.
 //!
 //! `glovebox-core` implements the session state machine, checkpoints, rollback and the ledger of all sessions.
 
@@ -34,7 +34,7 @@ mod fair_lock;
 mod handle;
 pub(crate) mod hibernate;
 mod pages;
-mod shared;
+mod shared_workspace;
 mod turn;
 mod variables;
 
@@ -42,8 +42,8 @@ use crate::{ExecuteError, Sandbox};
 
 pub use handle::Session;
 pub(crate) use pages::{PristineImage, bits};
-pub(crate) use shared::check_id;
-pub use shared::{SessionOptions, SharedWorkspace};
+pub(crate) use shared_workspace::check_id;
+pub use shared_workspace::{SessionOptions, SharedWorkspace};
 pub use variables::{FunctionSignature, KeywordParameter, SessionVariable, VariableKind};
 
 impl Sandbox {

@@ -11,7 +11,7 @@ use crate::{
         run::{CONTEXT, FinishedRun, PreparedRequest},
         suspend::StateBefore,
     },
-    session::{backend::EngineBackend, fair_lock::FairLockGuard, handle::SessionParts, shared},
+    session::{backend::EngineBackend, fair_lock::FairLockGuard, handle::SessionParts, shared_workspace},
 };
 
 /// Exclusive access to a session during a turn.
@@ -83,7 +83,7 @@ impl SessionTurn<'_> {
         self.state.with_files(|SessionCall { backend, guest, history }| {
             let sandbox = &self.shared.sandbox;
             let (roots, own) = backend.roots_and_commits();
-            let (result, committed) = shared::change(sandbox, roots, guest.wasi_mut().vfs_mut(), own, work);
+            let (result, committed) = shared_workspace::change(sandbox, roots, guest.wasi_mut().vfs_mut(), own, work);
             if let Some(whole) = committed {
                 backend.committed(whole, history);
             }

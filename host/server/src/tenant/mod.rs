@@ -1,20 +1,20 @@
 //! Tenants: clients of the service, and the operations on their behalf.
 //!
-//! * [`executing`], [`type_checking`], [`stepping`], [`suspending`], [`storing`], [`sessions`]: a tenant's operations,
-//!   which its [executor](crate::executor) performs.
+//! * [`execute`], [`type_checking`], [`stepping`], [`suspending`], [`stored_executions`], [`sessions`]: a tenant's
+//!   operations, which its [executor](crate::executor) performs.
 //! * [`work`]: the scripts and operations that clients request. [`summary`]: descriptions of sessions.
-//! * [`running`], [`suspended`]: running and suspended executions. [`suspended_store`]: stored suspended executions.
-//!   [`replies`]: the memory of workers' replies.
+//! * [`running_executions`], [`suspended`]: running and suspended executions. [`suspended_store`]: the store of
+//!   suspended executions. [`replies`]: the memory of workers' replies.
 //! * [`quotas`], [`stores`]: the limits on a tenant.
 
-mod executing;
+mod execute;
 mod quotas;
 mod replies;
-mod running;
+mod running_executions;
 mod sessions;
 mod stepping;
+mod stored_executions;
 mod stores;
-mod storing;
 mod summary;
 mod suspended;
 mod suspended_store;
@@ -46,17 +46,17 @@ use crate::{
     workers::WorkerProcesses,
 };
 use replies::WeakReplyRooms;
-use running::RunningExecutions;
+use running_executions::RunningExecutions;
 use suspended::SuspendedExecutions;
 use suspended_store::SuspendedStore;
 
-pub(crate) use executing::CancelOnDrop;
+pub(crate) use execute::CancelOnDrop;
 pub(crate) use replies::ReplyRooms;
-pub(crate) use running::RunningExecution;
+pub(crate) use running_executions::RunningExecution;
 pub use stepping::{DeliveryError, FinishedExecution, NeedsTools, StepOutcome};
+pub(crate) use stored_executions::{Claim, NotStored, StoredSummaries, Suspension};
 pub use stores::NoStore;
 pub(crate) use stores::{BoundedStore, ByteQuota, Reservation};
-pub(crate) use storing::{Claim, NotStored, StoredSummaries, Suspension};
 pub(crate) use summary::generation;
 pub use summary::{SessionPage, SessionSummary};
 pub(crate) use suspended_store::{ReadEntry, StoredExecution, SuspendedId, SuspendedRequest};

@@ -9,8 +9,8 @@ use tracing::{Instrument as _, Span};
 
 use super::{
     OnOutput, Tenant, Watch, Work,
-    executing::{AuditedRequest, CancelOnDrop},
-    storing::Claim,
+    execute::{AuditedRequest, CancelOnDrop},
+    stored_executions::Claim,
     suspended::SuspensionState,
 };
 use crate::{

@@ -8,7 +8,7 @@ use tracing::Instrument as _;
 
 use super::{
     FreshScript, Script, Tenant, Work,
-    executing::{CancelOnDrop, unless_cancelled},
+    execute::{CancelOnDrop, unless_cancelled},
 };
 use crate::{
     CheckTypes, NotInFleet, Service, ServiceError, TypeCheckError, TypedScript,

@@ -13,7 +13,7 @@ use glovebox::{Limits, Timestamp};
 use glovebox_runtimes::{
     CacheError,
     guard::GuardedDirectory,
-    trusted::{FileLock, TrustedDir},
+    trusted_dir::{FileLock, TrustedDir},
 };
 use sha2::{Digest, Sha256};
 

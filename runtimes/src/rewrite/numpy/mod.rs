@@ -26,7 +26,7 @@ use wasmparser::{BinaryReader, ElementItems, ElementKind, FunctionBody, Name, Op
 use super::{
     RewriteError, Splice, apply, by_function,
     exports::type_count,
-    framed::{bodies_of, defined_functions, function_types},
+    function_wrappers::{bodies_of, defined_functions, function_types},
     index_of, no_room,
     sections::{SectionChange, Sections, longer},
 };

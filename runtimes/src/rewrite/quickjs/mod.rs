@@ -34,7 +34,7 @@ use wasm_encoder::{
 use super::{
     RewriteError, Splice, apply, by_function,
     exports::{function_indices, type_count},
-    framed::{bodies_of, defined_functions},
+    function_wrappers::{bodies_of, defined_functions},
     index_of, no_room,
     sections::{SectionChange, Sections, entries, longer},
 };

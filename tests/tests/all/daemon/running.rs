@@ -10,7 +10,7 @@ use glovebox::Policy;
 use serde_json::{Value, json};
 
 use super::support::{Answer, LINES, Setup, TestDaemon, tenant, until};
-use crate::server::{stopped::STOPPED, type_checks::MarkChecker};
+use crate::server::{limit_scripts::STOPPED, type_checks::MarkChecker};
 
 /// Returns a daemon whose scripts may run for ten minutes.
 fn patient() -> TestDaemon {

@@ -4,7 +4,7 @@ use rmcp::model::ResourceContents;
 use serde_json::json;
 
 use super::support::{Mcp, pictures_and_links, structured, text};
-use crate::server::stopped::STOPPED;
+use crate::server::limit_scripts::STOPPED;
 
 /// A one-pixel PNG, as a Python expression.
 const PNG: &str = "__import__('base64').b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=')";

@@ -34,7 +34,7 @@ use crate::{
     engine::{Host, Pooling},
     interrupt,
     script_packages::add_allowed,
-    stored::SessionDir,
+    session_dir::SessionDir,
     tenants::{save_all, save_idle},
     terminal::{HintedError, OrHint as _, note},
     typecheck::TypeCheckArgs,

@@ -32,7 +32,7 @@ use crate::{
     engine::{Host, Pooling},
     interrupt,
     script_packages::add_allowed,
-    stored::{self, SessionDir, runtime_of},
+    session_dir::{self, SessionDir, runtime_of},
     terminal::HintedError,
 };
 
@@ -128,12 +128,12 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() {
         let inspection = sibling(&host, args, &sandbox, &completer::inspection_policy(&policy))?;
         // If there is no state directory, the REPL works without a history.
-        let history = stored::create_state_dir().ok().map(|dir| dir.join(dialect.history_file()));
+        let history = session_dir::create_state_dir().ok().map(|dir| dir.join(dialect.history_file()));
         Lines::terminal(&parser, Completer { dialect, inspection, session: None }, history)?
     } else {
         Lines::piped(parser.clone(), policy.limits.source_bytes)
     };
-    let (key, is_raw) = (stored::key(&args.store)?, args.raw_output);
+    let (key, is_raw) = (session_dir::key(&args.store)?, args.raw_output);
     let sessions = BTreeMap::from([(name.clone(), session)]);
     Console { sandbox, parser, lines, sessions, current: name, key, is_raw }.run()
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     output::Passthrough,
-    stored::ActiveSession,
+    session_dir::ActiveSession,
     terminal::{HintedError, counted},
 };
 

@@ -15,8 +15,8 @@ use crate::{
     args::{ActivateArgs, GlobalArgs},
     engine::{Host, Pooling},
     file,
+    session_dir::SessionDir,
     source::{STDIN, bounded},
-    stored::SessionDir,
     terminal::{
         Column::{Left, Right},
         HintedError, bytes, counted, grouped, out_report, table, write_printable,

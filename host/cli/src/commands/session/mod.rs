@@ -21,8 +21,8 @@ use crate::{
     engine::{Host, Pooling},
     file::{self, NotCreated},
     interrupt,
+    session_dir::{SessionDir, missing, read_exported},
     source::STDIN,
-    stored::{SessionDir, missing, read_exported},
     terminal::{
         Column::{Left, Right},
         HEAD, HintedError, OrHint as _, ago, bytes, counted, grouped, note, out, out_json, out_report, table,

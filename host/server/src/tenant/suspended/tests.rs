@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     Door,
     executor::{BoxFuture, ExecutorStep, SteppedExecution},
-    tenant::{executing::AuditedRequest, stepping::Output},
+    tenant::{execute::AuditedRequest, stepping::Output},
 };
 
 /// An execution that waits for an answer, or has ended.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use glovebox_runtimes::{guard::GuardedDirectory, trusted::TrustedDir};
+use glovebox_runtimes::{guard::GuardedDirectory, trusted_dir::TrustedDir};
 use http_body_util::BodyExt as _;
 use object_store::{
     BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig,
