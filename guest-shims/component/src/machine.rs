@@ -46,7 +46,7 @@ impl GuestMachine {
     }
 
     /// Returns the reason why the guest was unwound.
-    fn stopped(&mut self, why: UnwindReason) -> Stop {
+    fn stop_of(&mut self, why: UnwindReason) -> Stop {
         let kind = match why {
             UnwindReason::Requested => match self.state.stop.take() {
                 Some(stop) => return stop,
@@ -92,7 +92,7 @@ impl Machine for GuestMachine {
             CallOutcome::Nothing => Ok(None),
             CallOutcome::I32(bits) => Ok(Some(Value::I32(bits))),
             CallOutcome::I64(bits) => Ok(Some(Value::I64(bits))),
-            CallOutcome::Unwound(why) => Err(MachineError::Stopped(self.stopped(why))),
+            CallOutcome::Unwound(why) => Err(MachineError::Stopped(self.stop_of(why))),
             CallOutcome::Missing => Err(wrong()),
         }
     }

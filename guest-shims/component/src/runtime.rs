@@ -265,7 +265,7 @@ impl ImageRuns {
     }
 
     /// Returns the runs that overlap the address range from `start` to `end`.
-    pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = &ImageRun> {
+    pub fn runs_in(&self, start: u64, end: u64) -> impl Iterator<Item = &ImageRun> {
         let first = self.0.partition_point(|run| run.end() <= start);
         self.0.iter().skip(first).take_while(move |run| u64::from(run.start) < end)
     }
@@ -286,7 +286,7 @@ mod tests {
         let (one, other) =
             (ImageRun { start: 100, length: 3, offset: 0 }, ImageRun { start: 143, length: 7, offset: 3 });
         assert_eq!(runs.all(), [one, other]);
-        let within = |start, end| runs.within(start, end).copied().collect::<Vec<_>>();
+        let within = |start, end| runs.runs_in(start, end).copied().collect::<Vec<_>>();
         assert_eq!(within(0, 100), []);
         assert_eq!(within(0, 101), [one]);
         assert_eq!(within(102, 143), [one]);

@@ -214,7 +214,8 @@ impl Sandbox {
     pub fn execute_in(&self, guest: &mut Guest, task: &Task, last: bool) -> Result<FinishedExecution, SandboxError> {
         let script = self.script(task, last);
         let ran = guest.run(Some(self.runtime.driver()), &self.policy.limits, &script)?;
-        let CollectedOutput { output, tool_calls, duration } = guest.written(&ran.outcome, &self.policy.limits, None);
+        let CollectedOutput { output, tool_calls, duration } =
+            guest.take_output(&ran.outcome, &self.policy.limits, None);
         let wasi = guest.wasi();
         let root = wasi.mount_root(WORKSPACE);
         let changes = changes(wasi.vfs(), root, self.runtime.language, script.persisted_bytes.is_some());

@@ -131,7 +131,7 @@ impl Usage<'_> {
             },
             Err(DriverError::Machine(MachineError::Stopped(stop))) => {
                 let after = GuestState::of(&stop);
-                (self.stopped(&stop), after)
+                (self.outcome_of_stop(&stop), after)
             }
             Err(error) => return Err(error),
         };
@@ -168,7 +168,7 @@ impl Usage<'_> {
             Err(DriverError::Machine(MachineError::Stopped(stop))) => Ok(vec![Diagnostic {
                 line: 1,
                 column: 1,
-                message: format!("the parser was stopped: {}", self.stopped(&stop).describe()),
+                message: format!("the parser was stopped: {}", self.outcome_of_stop(&stop).describe()),
             }]),
             parsed => parsed,
         }
@@ -178,7 +178,7 @@ impl Usage<'_> {
     fn stopped_by(&self, error: DriverError) -> CallError {
         match error {
             DriverError::Machine(MachineError::Stopped(stop)) => {
-                CallError::Guest(self.stopped(&stop), GuestState::of(&stop))
+                CallError::Guest(self.outcome_of_stop(&stop), GuestState::of(&stop))
             }
             // An undamaged driver causes neither error, so the guest has damaged the driver's state.
             DriverError::Report(_) | DriverError::Machine(_) => {
@@ -198,7 +198,7 @@ impl Usage<'_> {
         }
     }
 
-    fn stopped(&self, stop: &Stop) -> Outcome {
+    fn outcome_of_stop(&self, stop: &Stop) -> Outcome {
         match stop {
             Stop::Exit(code) => Outcome::Exited { code: *code },
             Stop::OutOfFuel => exhausted(Resource::Fuel, self.fuel_limit, self.fuel_limit),

@@ -210,7 +210,12 @@ impl<M: GuestMachine> Guest<M> {
 
     /// Takes an execution's output and ends its tool calls. `printed` replaces the guest's standard error. If a limit
     /// ended the script, appends a line to standard error that names the limit.
-    pub fn written(&mut self, outcome: &Outcome, limits: &Limits, printed: Option<CapturedStream>) -> CollectedOutput {
+    pub fn take_output(
+        &mut self,
+        outcome: &Outcome,
+        limits: &Limits,
+        printed: Option<CapturedStream>,
+    ) -> CollectedOutput {
         let GuestHost { wasi, ctx, .. } = self.machine.host_mut();
         let (duration, tool_calls) = (ctx.duration(), ctx.end_tools());
         let mut output = wasi.take_output();

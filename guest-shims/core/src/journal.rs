@@ -223,7 +223,7 @@ impl Journal {
     }
 
     /// Returns the state that the replayed execution must reach; `None` while recording.
-    pub(crate) fn until(&self) -> Option<&SuspendedAt> {
+    pub(crate) fn resumption_point(&self) -> Option<&SuspendedAt> {
         self.until.as_ref()
     }
 

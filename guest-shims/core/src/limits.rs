@@ -265,7 +265,7 @@ impl Limits {
     }
 
     /// Returns a limit raised to `percent` of its value, at most its maximum; `None` if it cannot be raised.
-    pub(crate) fn raised(&self, name: &str, percent: u64) -> Option<u64> {
+    pub(crate) fn raised_limit(&self, name: &str, percent: u64) -> Option<u64> {
         let (_, value, _, max) = self.table().into_iter().find(|(key, ..)| *key == name)?;
         let wanted = u128::from(value) * u128::from(percent) / 100;
         let raised = u64::try_from(wanted).unwrap_or(u64::MAX).min(max);

@@ -112,7 +112,10 @@ pub(crate) fn apply_changes(policy: &ContractPolicy, changes: &Map<String, Value
 }
 
 /// Applies changes to the granted policy. Rejects a result that exceeds the grant.
-pub(crate) fn narrowed(granted: &ContractPolicy, requested: &Map<String, Value>) -> Result<ContractPolicy, Problem> {
+pub(crate) fn narrow_policy(
+    granted: &ContractPolicy,
+    requested: &Map<String, Value>,
+) -> Result<ContractPolicy, Problem> {
     let policy = apply_changes(granted, requested)?;
     match parts(granted).first_excess(&parts(&policy)) {
         None => Ok(policy),
@@ -235,7 +238,7 @@ pub(crate) mod tests {
 
     fn narrow(policy: Value) -> Result<ContractPolicy, String> {
         let Value::Object(policy) = policy else { panic!("{policy} is not an object") };
-        narrowed(&granted(), &policy).map_err(|problem| format!("{}: {}", problem.kind, problem.detail))
+        narrow_policy(&granted(), &policy).map_err(|problem| format!("{}: {}", problem.kind, problem.detail))
     }
 
     #[test]

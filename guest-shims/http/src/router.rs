@@ -157,7 +157,7 @@ fn sandbox(
     runtime: Option<Runtime>,
     requested: &serde_json::Map<String, Value>,
 ) -> Result<Sandbox, Problem> {
-    let policy = policy::narrowed(&settings.policy, requested)?;
+    let policy = policy::narrow_policy(&settings.policy, requested)?;
     Ok(Sandbox::new(runtime.map_or_else(first_runtime, Ok)?).policy(policy::to_wit(&policy)))
 }
 
@@ -203,7 +203,7 @@ fn open_session(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
     let runtime = runtime.map_or_else(first_runtime, Ok)?;
     let sandbox = Sandbox::new(runtime).policy(policy::to_wit(&settings.policy));
     let session = sandbox.open_session(&SessionOptions { context, tools: None })?;
-    let state = sealed(settings, key, &session)?;
+    let state = seal(settings, key, &session)?;
     let HibernatedInfo { language, runtime, version, executions, .. } = HibernatedInfo::read(&state)?;
     let bytes = state.len();
     Answer::json(
@@ -217,7 +217,7 @@ fn execute_in_session(settings: &Settings, body: &[u8]) -> Result<Answer, Proble
     let key = settings.session_key()?;
     let SessionExecution { state, request, patterns } =
         wire::json::<ExecuteBody>(body)?.in_session(settings.state_bytes)?;
-    let session = resumed(settings, key, state)?;
+    let session = resume(settings, key, state)?;
     let started = session.start(request)?;
     let execution = finish(&started)?;
     let returned = match session.files() {
@@ -228,14 +228,14 @@ fn execute_in_session(settings: &Settings, body: &[u8]) -> Result<Answer, Proble
     let session_ended = session.info().ended;
     let state = match session_ended {
         Some(_) => None,
-        None => Some(BASE64_STANDARD.encode(sealed(settings, key, &session)?)),
+        None => Some(BASE64_STANDARD.encode(seal(settings, key, &session)?)),
     };
     let execution = ExecutionAnswer::new(&started, execution, returned);
     Answer::json(200, &SessionExecutionAnswer { execution, state, session_ended })
 }
 
 /// Resumes a session from a state that this server sealed. Any other state is rejected before it is decompressed.
-fn resumed(settings: &Settings, key: &SessionKey, state: Vec<u8>) -> Result<Session, Problem> {
+fn resume(settings: &Settings, key: &SessionKey, state: Vec<u8>) -> Result<Session, Problem> {
     let plain = hibernate::unseal(&state, key, NAME)?;
     drop(state);
     let HibernatedInfo { runtime, .. } = HibernatedInfo::read(&plain)?;
@@ -245,7 +245,7 @@ fn resumed(settings: &Settings, key: &SessionKey, state: Vec<u8>) -> Result<Sess
 }
 
 /// Returns a session's state, sealed for the client.
-fn sealed(settings: &Settings, key: &SessionKey, session: &Session) -> Result<Vec<u8>, Problem> {
+fn seal(settings: &Settings, key: &SessionKey, session: &Session) -> Result<Vec<u8>, Problem> {
     let blob = session.hibernate()?;
     let (bytes, max) = (blob.size(), settings.state_bytes);
     if usize::try_from(bytes).map_or(true, |bytes| bytes > max) {

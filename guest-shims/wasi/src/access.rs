@@ -133,15 +133,15 @@ impl Wasi {
         };
         let path = read_path(host, path_at, path_len)?;
         let Some(at) = at else {
-            return self.above(host, &below.unwrap_or_default(), &path, outside);
+            return self.path_above_mounts(host, &below.unwrap_or_default(), &path, outside);
         };
         // `/` itself may be a mount.
         if let Some(found) = below.as_deref().filter(|below| *below == "/").and_then(|_| mounts::special(&path)) {
-            return self.found(found, outside);
+            return self.resolve_target(found, outside);
         }
         if let Some(outer) = self.outer_of(at) {
             return match self.resolve(host, &outer, &path) {
-                Ok(TargetAboveMounts::Mounted { root, path }) => self.mounted(root, path, outside),
+                Ok(TargetAboveMounts::Mounted { root, path }) => self.path_in_mount(root, path, outside),
                 // If the resolution failed, the file system returns the error when the path is used.
                 Ok(_) | Err(CallFailure::Errno(_)) => Ok(GuestPath::Real(RealPath { at, path, below: outer, outside })),
                 Err(failure) => Err(failure),
@@ -200,28 +200,28 @@ impl Wasi {
         self.table.get(fd).ok().filter(|descriptor| descriptor.preopen.is_none()).ok_or(Errno::NoEnt)
     }
 
-    fn found(&self, found: TargetAboveMounts, outside: Errno) -> Call<GuestPath> {
+    fn resolve_target(&self, found: TargetAboveMounts, outside: Errno) -> Call<GuestPath> {
         match found {
             TargetAboveMounts::Virtual { path } => Ok(GuestPath::Virtual { path }),
             TargetAboveMounts::Device(device) => Ok(GuestPath::Device(device)),
             TargetAboveMounts::Descriptor(fd) => Ok(GuestPath::Descriptor(fd)),
-            TargetAboveMounts::Mounted { root, path } => self.mounted(root, path, outside),
+            TargetAboveMounts::Mounted { root, path } => self.path_in_mount(root, path, outside),
         }
     }
 
-    fn mounted(&self, root: RootId, path: String, outside: Errno) -> Call<GuestPath> {
+    fn path_in_mount(&self, root: RootId, path: String, outside: Errno) -> Call<GuestPath> {
         let at = self.root_dir(root)?;
         let mount = self.mounts.iter().find(|mount| mount.root == root);
         let below = mount.map(|mount| mount.path.clone()).unwrap_or_default();
         Ok(GuestPath::Real(RealPath { at, path, below, outside }))
     }
 
-    fn above<H: Host>(&mut self, host: &mut H, below: &str, path: &str, outside: Errno) -> Call<GuestPath> {
+    fn path_above_mounts<H: Host>(&mut self, host: &mut H, below: &str, path: &str, outside: Errno) -> Call<GuestPath> {
         // The resolution compares each path component with each mount.
         let mounts = u64::try_from(self.mounts.len()).unwrap_or(u64::MAX);
         host.charge(prices::FILE_SYSTEM_WORK.saturating_mul(mounts))?;
         match self.resolve(host, below, path) {
-            Ok(found) => self.found(found, outside),
+            Ok(found) => self.resolve_target(found, outside),
             Err(CallFailure::Errno(Errno::NotCapable)) => {
                 self.events.path_escape(&format!("{}/{path}", below.trim_end_matches('/')));
                 Err(outside.into())

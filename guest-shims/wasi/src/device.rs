@@ -89,7 +89,7 @@ pub(crate) fn is_above_one(path: &str) -> bool {
 }
 
 /// Returns whether an absolute path belongs to a device, a standard stream or `/dev/fd`, or is below one.
-pub(crate) fn claims(path: &str) -> bool {
+pub(crate) fn is_device_path(path: &str) -> bool {
     claimed().any(|claimed| is_within(path, claimed))
 }
 

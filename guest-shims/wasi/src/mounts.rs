@@ -177,7 +177,7 @@ pub(crate) fn check_mounts(vfs: &Vfs, mounts: &[Mount]) -> Result<(), WasiError>
         if !is_mountable(&mount.path) {
             return Err(WasiError::MountPath(mount.path.clone()));
         }
-        if device::claims(&mount.path) {
+        if device::is_device_path(&mount.path) {
             return Err(WasiError::MountAtDevice(mount.path.clone()));
         }
         if mounts.iter().skip(index.saturating_add(1)).any(|other| other.path == mount.path) {

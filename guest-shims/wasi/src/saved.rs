@@ -256,12 +256,15 @@ impl Wasi {
         if same {
             return match other_kind {
                 None => Ok(()),
-                Some((path, true)) => Err(RestoreError::MountNowInMemory(shown([path], 1))),
-                Some((path, false)) => Err(RestoreError::MountNowOnHost(shown([path], 1))),
+                Some((path, true)) => Err(RestoreError::MountNowInMemory(format_paths([path], 1))),
+                Some((path, false)) => Err(RestoreError::MountNowOnHost(format_paths([path], 1))),
             };
         }
         let present = self.mounts.iter().map(|mount| mount.path.as_str());
-        Err(RestoreError::OtherMounts { saved: shown(saved, count), present: shown(present, self.mounts.len()) })
+        Err(RestoreError::OtherMounts {
+            saved: format_paths(saved, count),
+            present: format_paths(present, self.mounts.len()),
+        })
     }
 
     fn decode_descriptors<'a>(
@@ -394,7 +397,7 @@ impl<'a> SavedDescriptor<'a> {
 
 /// Formats up to [`SHOWN_PATHS`] of `count` paths for an error message. The paths are untrusted, because they come from
 /// saved state, so each is truncated and quoted.
-fn shown<'a>(paths: impl IntoIterator<Item = &'a str>, count: usize) -> String {
+fn format_paths<'a>(paths: impl IntoIterator<Item = &'a str>, count: usize) -> String {
     let clipped = |path: &str| format!("{:?}", path.chars().take(SHOWN_CHARS).collect::<String>());
     let quoted: Vec<String> = paths.into_iter().take(SHOWN_PATHS).map(clipped).collect();
     let more = if count > SHOWN_PATHS { ", …" } else { "" };

@@ -68,7 +68,7 @@ pub(crate) fn decode(request: &[u8]) -> Result<Vec<u8>, Errno> {
 mod tests {
     use super::*;
 
-    fn decoded(number: u8, flags: u8, bytes: &[u8]) -> Result<(u8, String), Errno> {
+    fn decode_chunk(number: u8, flags: u8, bytes: &[u8]) -> Result<(u8, String), Errno> {
         let reply = decode(&[&[number, flags], bytes].concat())?;
         let (header, text) = reply.split_at(5);
         assert_eq!(header[..4], u32::try_from(text.len()).unwrap().to_le_bytes());
@@ -86,7 +86,7 @@ mod tests {
             (5, b"\x1b$BF|K\\\x1b(BA", "日本A"),
             (6, &[0x93, 0xfa, 0xb1], "日ｱ"),
         ] {
-            assert_eq!(decoded(number, 1, bytes), Ok((0, text.to_owned())), "{number}");
+            assert_eq!(decode_chunk(number, 1, bytes), Ok((0, text.to_owned())), "{number}");
         }
     }
 
@@ -101,11 +101,11 @@ mod tests {
             (5, b"A\x1b$", 2),
             (6, &[0x41], 0),
         ] {
-            assert_eq!(decoded(number, 2, bytes), Ok((left, "A".to_owned())), "{number} {bytes:x?}");
-            assert_eq!(decoded(number, 3, bytes), Ok((left, "A".to_owned())), "{number} {bytes:x?}");
+            assert_eq!(decode_chunk(number, 2, bytes), Ok((left, "A".to_owned())), "{number} {bytes:x?}");
+            assert_eq!(decode_chunk(number, 3, bytes), Ok((left, "A".to_owned())), "{number} {bytes:x?}");
             if left > 0 {
-                assert!(decoded(number, 0, bytes).unwrap().1.starts_with("A\u{fffd}"), "{number} {bytes:x?}");
-                assert_eq!(decoded(number, 1, bytes), Err(Errno::Ilseq), "{number} {bytes:x?}");
+                assert!(decode_chunk(number, 0, bytes).unwrap().1.starts_with("A\u{fffd}"), "{number} {bytes:x?}");
+                assert_eq!(decode_chunk(number, 1, bytes), Err(Errno::Ilseq), "{number} {bytes:x?}");
             }
         }
     }
@@ -115,12 +115,12 @@ mod tests {
         for number in 0..7 {
             for byte in [0x80, 0x81, 0x8e, 0xa0, 0xb1, 0xff] {
                 let bytes = vec![byte; 5_000];
-                let (left, text) = decoded(number, 0, &bytes).unwrap();
+                let (left, text) = decode_chunk(number, 0, &bytes).unwrap();
                 assert!(left == 0 && u64::try_from(text.len()).unwrap() <= MAX_GROWTH * 5_000, "{number} {byte:x}");
             }
         }
-        assert_eq!(decoded(6, 0, &[0xff, 0x41]), Ok((0, "\u{fffd}A".to_owned())));
-        assert_eq!(decoded(6, 1, &[0xff, 0x41]), Err(Errno::Ilseq));
+        assert_eq!(decode_chunk(6, 0, &[0xff, 0x41]), Ok((0, "\u{fffd}A".to_owned())));
+        assert_eq!(decode_chunk(6, 1, &[0xff, 0x41]), Err(Errno::Ilseq));
     }
 
     #[test]
@@ -128,6 +128,6 @@ mod tests {
         for request in [&[][..], &[0], &[7, 0], &[255, 0], &[0, 4], &[0, 255]] {
             assert_eq!(decode(request), Err(Errno::Inval), "{request:x?}");
         }
-        assert_eq!(decoded(0, 0, b""), Ok((0, String::new())));
+        assert_eq!(decode_chunk(0, 0, b""), Ok((0, String::new())));
     }
 }

@@ -133,12 +133,12 @@ impl Session {
 
     /// Runs `work` on the session. Fails if the session has ended, or if a started execution has not run yet.
     fn set<R>(&self, work: impl FnOnce(&mut ComponentSession) -> Result<R, SandboxError>) -> Result<R, SandboxError> {
-        let mut state = self.idle()?;
+        let mut state = self.borrow_idle()?;
         state.check_alive()?;
         work(&mut state)
     }
 
-    fn idle(&self) -> Result<RefMut<'_, ComponentSession>, SandboxError> {
+    fn borrow_idle(&self) -> Result<RefMut<'_, ComponentSession>, SandboxError> {
         let is_started = self.started.try_borrow().is_ok_and(|started| started.strong_count() > 0);
         let state = self.state.try_borrow_mut().ok().filter(|_| !is_started);
         state.ok_or_else(|| {
@@ -287,7 +287,7 @@ impl Session {
 
     /// Runs the interpreter's exit handlers and ends the session. Does nothing if the session has ended.
     pub fn close(&self) -> Result<(), SandboxError> {
-        self.idle()?.close()
+        self.borrow_idle()?.close()
     }
 }
 

@@ -206,7 +206,7 @@ impl Image {
 
     /// Returns the runs that overlap the page at address `start`.
     fn runs(&self, start: u64) -> impl Iterator<Item = &ImageRun> {
-        self.runtime.image.within(start, start + PAGE_BYTES as u64)
+        self.runtime.image.runs_in(start, start + PAGE_BYTES as u64)
     }
 
     /// Returns a page of the image; `None` beyond the image's memory.
@@ -243,7 +243,7 @@ impl Image {
     fn is_original(&mut self, at: u32) -> bool {
         let start = u64::from(at);
         let (end, runtime, mut at) = (start + PAGE_BYTES as u64, Rc::clone(&self.runtime), start);
-        for run in runtime.image.within(start, end) {
+        for run in runtime.image.runs_in(start, end) {
             let (from, to) = (u64::from(run.start).max(start), run.end().min(end));
             if !self.is_zero(at, from) || !self.is_same(run, from, to) {
                 return false;

@@ -182,7 +182,7 @@ impl<P: Platform> ExecutionCtx<P> {
         self.repeat_ended_calls();
         let (Some(journal), Some(tools)) = (&mut self.journal, &mut self.tools) else { return Ok(None) };
         if journal.next().is_none() && !journal.is_whole() {
-            tools.requeue(journal.until().map_or(0, |at| at.calls.queued));
+            tools.requeue(journal.resumption_point().map_or(0, |at| at.calls.queued));
             journal.compare(fuel_left, &tools.suspended().unwrap_or_default());
             self.journal_calls()?;
             self.continue_live();
@@ -254,7 +254,8 @@ impl<P: Platform> ExecutionCtx<P> {
     fn continue_live(&mut self) {
         let age_ns = self.age_ns();
         let Some(journal) = &mut self.journal else { return };
-        let (recorded, monotonic_ns) = journal.until().map_or((Duration::ZERO, 0), |at| (at.elapsed, at.monotonic_ns));
+        let (recorded, monotonic_ns) =
+            journal.resumption_point().map_or((Duration::ZERO, 0), |at| (at.elapsed, at.monotonic_ns));
         self.ahead = self.ahead.saturating_add(Duration::from_nanos(monotonic_ns.saturating_sub(age_ns)));
         let repeating = self.begun.elapsed().saturating_sub(recorded);
         journal.start_recording(repeating);

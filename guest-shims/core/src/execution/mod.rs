@@ -199,7 +199,7 @@ impl<P: Platform> ExecutionCtx<P> {
             self.timeout = self.timeout.saturating_add(self.extension);
         }
         if let Some(tools) = &mut self.tools {
-            tools.journal(journal.until().map(|at| at.calls.times.clone()));
+            tools.journal(journal.resumption_point().map(|at| at.calls.times.clone()));
         }
         self.journal = Some(Box::new(journal));
         self
@@ -274,7 +274,7 @@ impl<P: Platform> ExecutionCtx<P> {
         if now.is_cancelled {
             return Err(Stop::Cancelled);
         }
-        self.left(now.elapsed).map(drop)
+        self.time_left(now.elapsed).map(drop)
     }
 
     /// Like [`Platform::moment`], but with all reasons for cancellation.
@@ -285,7 +285,7 @@ impl<P: Platform> ExecutionCtx<P> {
     }
 
     /// Returns the time left until the timeout. Fails if none is left.
-    fn left(&self, elapsed: Duration) -> Result<Duration, Stop> {
+    fn time_left(&self, elapsed: Duration) -> Result<Duration, Stop> {
         if !self.begun.has_clock() {
             return Ok(Duration::MAX);
         }
@@ -312,7 +312,7 @@ impl<P: Platform> ExecutionCtx<P> {
                 _ => return Err(Stop::Cancelled),
             }
         }
-        let left = self.left(elapsed)?;
+        let left = self.time_left(elapsed)?;
         if !self.is_repeating() {
             self.soft.interrupt_if_due(fuel_left, left, memory);
         }

@@ -84,11 +84,11 @@ fn reference(failure: &UncaughtException<'_>) -> Option<Advice> {
     if let Some(file) = file(failure) {
         return Some(file);
     }
-    if let Some(name) = failure.within("Vendored package not found: '", "'") {
+    if let Some(name) = failure.text_between("Vendored package not found: '", "'") {
         return Some(vendored(name));
     }
     let prefixes = ["could not load module filename '", "Cannot find module '", "Cannot find package '"];
-    if let Some(name) = prefixes.iter().find_map(|prefix| failure.within(prefix, "'")) {
+    if let Some(name) = prefixes.iter().find_map(|prefix| failure.text_between(prefix, "'")) {
         return Some(module(failure, name));
     }
     let name = message.strip_suffix(" is not defined")?;
@@ -226,8 +226,8 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
 
 /// Advises on an imported name that the module does not export.
 fn export(failure: &UncaughtException<'_>) -> Option<Advice> {
-    let name = failure.within("does not provide an export named '", "'")?;
-    let module = failure.within("The requested module '", "'")?;
+    let name = failure.text_between("does not provide an export named '", "'")?;
+    let module = failure.text_between("The requested module '", "'")?;
     if is_stream(name) {
         return Some(no_stream(name));
     }

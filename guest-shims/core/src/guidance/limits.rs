@@ -61,7 +61,7 @@ pub(super) fn is_compiler_stack(message: &str) -> bool {
 
 /// Adds a step that suggests raising the limit, if it can be raised.
 fn or_raised(mut advice: Advice, facts: &Facts<'_>, limit: &str) -> Advice {
-    let raised = facts.limits.raised(limit, 200);
+    let raised = facts.limits.raised_limit(limit, 200);
     advice.steps.extend(raised.map(|raised| format!("If the script needs more, raise `limits.{limit}` to {raised}.")));
     advice
 }
@@ -146,21 +146,21 @@ pub(super) enum PathError {
 /// Explains the failure of a call on a path, or on a path and a target.
 pub(super) fn path(path: &str, target: Option<&str>, error: PathError, language: Language) -> Option<Advice> {
     let mut paths = [Some(path), target].into_iter().flatten();
-    if let Some(advice) = paths.find_map(|path| outside(path, language)) {
+    if let Some(advice) = paths.find_map(|path| outside_advice(path, language)) {
         return Some(advice);
     }
     if path.is_empty() || target == Some("") {
         return None;
     }
     match error {
-        PathError::Missing => Some(missing(path, target, language)),
+        PathError::Missing => Some(missing_path_advice(path, target, language)),
         PathError::Denied => Some(denied(path, target, language)),
         PathError::NotPermitted => None,
     }
 }
 
 /// Returns advice on a Windows path or on a path outside the workspace.
-fn outside(path: &str, language: Language) -> Option<Advice> {
+fn outside_advice(path: &str, language: Language) -> Option<Advice> {
     let is_windows = path.contains('\\') || path.get(1..3) == Some(":/");
     let named = quoted(path);
     if is_windows {
@@ -202,7 +202,7 @@ fn denied(path: &str, target: Option<&str>, language: Language) -> Advice {
 
 /// Returns advice on a path in the workspace that does not exist, or whose directory does not. If the call has two
 /// paths, the missing directory is that of the target.
-fn missing(path: &str, target: Option<&str>, language: Language) -> Advice {
+fn missing_path_advice(path: &str, target: Option<&str>, language: Language) -> Advice {
     let list = "List the directory before you open a file. Without a session, each execution starts with only the files that its caller provides.";
     let named = quoted(path);
     let written = target.unwrap_or(path);

@@ -176,7 +176,7 @@ impl<'a> UncaughtException<'a> {
     }
 
     /// Returns the text between `before` and `after` in the message.
-    fn within(&self, before: &str, after: &str) -> Option<&'a str> {
+    fn text_between(&self, before: &str, after: &str) -> Option<&'a str> {
         let (_, rest) = self.message().split_once(before)?;
         rest.split_once(after).map(|(inside, _)| inside)
     }
@@ -269,8 +269,8 @@ impl FuelAnalysis {
         };
         let suggested_limit = match status {
             FuelStatus::Efficient | FuelStatus::Moderate => None,
-            FuelStatus::Warning | FuelStatus::Critical => facts.limits.raised("fuel", 150),
-            FuelStatus::Exhausted => facts.limits.raised("fuel", 200),
+            FuelStatus::Warning | FuelStatus::Critical => facts.limits.raised_limit("fuel", 150),
+            FuelStatus::Exhausted => facts.limits.raised_limit("fuel", 200),
         };
         let likely_causes = if is_exhausted { causes(facts) } else { Vec::new() };
         Self { used, limit, utilization_percent, status, suggested_limit, likely_causes }

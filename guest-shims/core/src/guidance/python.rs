@@ -16,17 +16,17 @@ pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
     match failure.raised.type_name.as_str() {
         "SyntaxError" | "IndentationError" | "TabError" => Some(syntax(failure)),
         "MemoryError" if limits::is_parser_stack(failure.message()) => {
-            Some(nested("The source is nested too deeply for Python's parser. More memory does not help."))
+            Some(deep_nesting_advice("The source is nested too deeply for Python's parser. More memory does not help."))
         }
         "RecursionError" if limits::is_compiler_stack(failure.message()) => {
-            Some(nested("The source is nested too deeply for Python's compiler."))
+            Some(deep_nesting_advice("The source is nested too deeply for Python's compiler."))
         }
         "ImportError" if failure.message().contains("'pyarrow', 'fastparquet'") => Some(Advice::new(
             AdviceKind::Module,
             "No package for Parquet is available, and scripts cannot install packages.",
             &["Use `to_csv`, `to_json`, `to_excel`, or `to_sql` with `sqlite3`, and the matching `read_…` functions."],
         )),
-        "ModuleNotFoundError" => Some(module(failure, failure.within("No module named '", "'")?)),
+        "ModuleNotFoundError" => Some(module(failure, failure.text_between("No module named '", "'")?)),
         "PermissionError" | "FileNotFoundError" => path(failure),
         "EOFError" => failure.message().starts_with("EOF when reading").then(input),
         "RuntimeError" if failure.message().starts_with("asyncio.run() cannot be called") => Some(Advice::new(
@@ -62,7 +62,7 @@ pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
     }
 }
 
-fn nested(summary: &str) -> Advice {
+fn deep_nesting_advice(summary: &str) -> Advice {
     Advice::new(
         AdviceKind::Syntax,
         summary,
@@ -212,7 +212,7 @@ fn input() -> Advice {
 
 /// Advises on pandas' message about a missing directory.
 fn directory(failure: &UncaughtException<'_>) -> Option<Advice> {
-    let directory = failure.within("Cannot save file into a non-existent directory: '", "'")?;
+    let directory = failure.text_between("Cannot save file into a non-existent directory: '", "'")?;
     limits::path(&format!("{directory}/x"), None, PathError::Missing, Language::Python).map(|mut advice| {
         advice.summary = format!("There is no directory {}.", quoted(directory));
         advice
@@ -248,7 +248,7 @@ fn name(failure: &UncaughtException<'_>) -> Option<Advice> {
         "Array", "Date", "JSON", "Map", "Math", "Number", "Object", "Promise", "Set", "String", "console", "document",
         "parseInt", "process", "require",
     ];
-    let name = failure.within("name '", "' is not defined")?;
+    let name = failure.text_between("name '", "' is not defined")?;
     if name == "get_ipython" {
         return Some(Advice::new(
             AdviceKind::Environment,

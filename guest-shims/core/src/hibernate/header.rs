@@ -147,7 +147,7 @@ struct Head<'a> {
     rest: &'a [u8],
 }
 
-fn short() -> ResumeError {
+fn truncated() -> ResumeError {
     ResumeError::Damaged { reason: "it is truncated".into() }
 }
 
@@ -157,20 +157,20 @@ impl<'a> Head<'a> {
         if magic != MAGIC {
             return Err(ResumeError::NotASession);
         }
-        let (version, rest) = rest.split_first_chunk().ok_or_else(short)?;
+        let (version, rest) = rest.split_first_chunk().ok_or_else(truncated)?;
         let version = u16::from_le_bytes(*version);
         if version != VERSION {
             return Err(ResumeError::Version { found: version, known: VERSION });
         }
-        let ([seal, reserved], rest) = rest.split_first_chunk().ok_or_else(short)?;
+        let ([seal, reserved], rest) = rest.split_first_chunk().ok_or_else(truncated)?;
         let seal = SealKind::from_byte(*seal).filter(|_| *reserved == 0);
         let seal = seal.ok_or_else(|| ResumeError::Damaged { reason: "its seal has an unknown type".into() })?;
-        let (length, rest) = rest.split_first_chunk().ok_or_else(short)?;
+        let (length, rest) = rest.split_first_chunk().ok_or_else(truncated)?;
         let length = u32::from_le_bytes(*length) as usize;
         if length > MAX_HEADER_BYTES {
             return Err(ResumeError::Damaged { reason: "its header is too long".into() });
         }
-        let (header, rest) = rest.split_at_checked(length).ok_or_else(short)?;
+        let (header, rest) = rest.split_at_checked(length).ok_or_else(truncated)?;
         let info: HibernatedInfo = serde_json::from_slice(header).map_err(|_| ResumeError::Damaged {
             reason: "its header is not valid JSON, or has a missing or invalid field".into(),
         })?;
@@ -183,8 +183,8 @@ impl<'a> Envelope<'a> {
     /// Splits the bytes into their parts and parses the header.
     pub(super) fn split(bytes: &'a [u8]) -> Result<Self, ResumeError> {
         let Head { info, seal, rest } = Head::split(bytes)?;
-        let (body, trailer) = rest.split_last_chunk().ok_or_else(short)?;
-        let sealed = bytes.len().checked_sub(trailer.len()).and_then(|end| bytes.get(..end)).ok_or_else(short)?;
+        let (body, trailer) = rest.split_last_chunk().ok_or_else(truncated)?;
+        let sealed = bytes.len().checked_sub(trailer.len()).and_then(|end| bytes.get(..end)).ok_or_else(truncated)?;
         Ok(Self { info, seal, sealed, body, trailer })
     }
 }

@@ -76,7 +76,7 @@ impl Pages {
 
     /// Returns whether all pages fit in a memory of `memory_bytes`.
     #[must_use]
-    pub fn fit(&self, memory_bytes: u64) -> bool {
+    pub fn fit_in(&self, memory_bytes: u64) -> bool {
         self.0.last().is_none_or(|(last, _)| (u64::from(*last) + 1).saturating_mul(PAGE_BYTES as u64) <= memory_bytes)
     }
 
@@ -166,13 +166,13 @@ mod tests {
     fn pages_must_ascend_within_the_memory() {
         let page = Arc::new([7; PAGE_BYTES]);
         let mut pages = Pages::default();
-        assert!(pages.fit(0));
+        assert!(pages.fit_in(0));
         assert!(pages.push(1, Arc::clone(&page)));
         assert!(!pages.push(1, Arc::clone(&page)), "twice");
         assert!(!pages.push(0, Arc::clone(&page)), "back");
         assert_eq!(pages.count(), 1);
         let least = 2 * PAGE_BYTES as u64;
-        assert_eq!([least - 1, least, least + 1].map(|bytes| pages.fit(bytes)), [false, true, true]);
+        assert_eq!([least - 1, least, least + 1].map(|bytes| pages.fit_in(bytes)), [false, true, true]);
         assert!(!pages.write_to(&mut [0; PAGE_BYTES]));
         let mut memory = [0; 2 * PAGE_BYTES];
         assert!(pages.write_to(&mut memory));

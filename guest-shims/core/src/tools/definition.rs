@@ -110,13 +110,13 @@ impl CheckedDefinition {
         self.costs.check(arguments)?;
         self.validator.check(arguments).map_err(|wrong| {
             let (place, message) = wrong.location_and_message();
-            CallFailure::new(ToolErrorKind::InvalidArguments, located(&place, message))
+            CallFailure::new(ToolErrorKind::InvalidArguments, with_location(&place, message))
         })
     }
 }
 
 /// Prefixes an error message with the location of the invalid value. An empty location refers to the whole value.
-fn located(place: &str, message: &str) -> String {
+fn with_location(place: &str, message: &str) -> String {
     if place.is_empty() { message.to_owned() } else { format!("`{place}`: {message}") }
 }
 

@@ -38,7 +38,7 @@ const NOT_AN_OBJECT: &str = "it is not a JSON object";
 
 /// Returns the reason why the parser rejected a message. The parser converts integers beyond 64 bits to floats, and
 /// rejects those that no float can represent.
-fn rejected(error: &serde_json::Error) -> &'static str {
+fn rejection_reason(error: &serde_json::Error) -> &'static str {
     let text = error.to_string();
     if text.starts_with("number out of range") {
         "it contains a number beyond 1.8e308; pass an integer of more than 308 digits as a string"
@@ -55,7 +55,7 @@ impl Message {
         let mut fields = match serde_json::from_slice(text) {
             Ok(Value::Object(fields)) => fields,
             Ok(_) => return Err(NOT_AN_OBJECT),
-            Err(error) => return Err(rejected(&error)),
+            Err(error) => return Err(rejection_reason(&error)),
         };
         let message = if let Some(list) = fields.remove("list") {
             (list == Value::Bool(true)).then_some(Self::List).ok_or("`list` must be true")

@@ -86,7 +86,7 @@ impl Costs {
             if sum > MAX_COST {
                 break;
             }
-            level = level.into_iter().flat_map(below).collect();
+            level = level.into_iter().flat_map(children).collect();
             if level.is_empty() {
                 return Ok(());
             }
@@ -97,7 +97,7 @@ impl Costs {
     }
 }
 
-fn below(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
+fn children(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     match value {
         Value::Array(values) => Box::new(values.iter()),
         Value::Object(values) => Box::new(values.values()),
@@ -114,12 +114,12 @@ fn check_depth(value: &Value, left: usize, is_root: bool) -> Result<(), String> 
     if !is_root && value.get("$id").is_some_and(Value::is_string) {
         return Err("`$id` is allowed only at the top level".into());
     }
-    below(value).try_for_each(|value| check_depth(value, left, false))
+    children(value).try_for_each(|value| check_depth(value, left, false))
 }
 
 /// Returns the number of values within a value, including the value itself.
 fn size(value: &Value) -> u64 {
-    below(value).fold(1, |sum: u64, value| sum.saturating_add(size(value)))
+    children(value).fold(1, |sum: u64, value| sum.saturating_add(size(value)))
 }
 
 impl<'a> Graph<'a> {

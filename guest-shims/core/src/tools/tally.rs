@@ -91,7 +91,7 @@ impl Tally {
         }
         self.counted += 1;
         let call = StartedCall { index: self.records.len(), bytes: arguments.len() as u64 };
-        let arguments = self.keep(arguments);
+        let arguments = self.keep_within_limit(arguments);
         self.records.push(ToolRecord {
             name: name.chars().take(MAX_NAME_CHARS).collect(),
             arguments,
@@ -135,14 +135,16 @@ impl Tally {
     /// Records the outcome of a call.
     pub(super) fn finish(&mut self, index: usize, answer: &Answer, ended: Duration) {
         let outcome = match answer {
-            Ok(result) => ToolOutcome::Returned(self.keep(result)),
-            Err(failure) => ToolOutcome::Failed { kind: failure.kind, message: self.keep(&failure.message) },
+            Ok(result) => ToolOutcome::Returned(self.keep_within_limit(result)),
+            Err(failure) => {
+                ToolOutcome::Failed { kind: failure.kind, message: self.keep_within_limit(&failure.message) }
+            }
         };
         self.end(index, outcome, ended);
     }
 
     /// Records that a call did not finish.
-    pub(super) fn leave(&mut self, index: usize, now: Duration) {
+    pub(super) fn record_unfinished(&mut self, index: usize, now: Duration) {
         self.end(index, ToolOutcome::Unfinished, now);
     }
 
@@ -153,7 +155,7 @@ impl Tally {
         }
     }
 
-    fn keep(&mut self, text: &str) -> Option<String> {
+    fn keep_within_limit(&mut self, text: &str) -> Option<String> {
         self.record_bytes_left = self.record_bytes_left.checked_sub(text.len() as u64)?;
         Some(text.to_owned())
     }

@@ -285,7 +285,7 @@ impl BootedGuest<'_> {
         self.guest.call("js_free", &[self.at.context, bytes].map(Value::I32))?;
         let value = if program.is_exception() { program } else { self.guest.run(program)? };
         if value.is_exception() {
-            return Err(self.thrown(name)?);
+            return Err(self.take_error(name)?);
         }
         self.settle(name, value)
     }
@@ -308,7 +308,7 @@ impl BootedGuest<'_> {
         self.guest.free(value)?;
         while let Some(completed) = self.guest.job()? {
             if !completed {
-                return Err(self.thrown(name)?);
+                return Err(self.take_error(name)?);
             }
         }
         // A module that throws leaves a rejected promise.
@@ -322,11 +322,11 @@ impl BootedGuest<'_> {
     pub(super) fn value_of(&mut self, name: &str, source: &str, flags: u32) -> Result<JsValue, DriverError> {
         self.guest.write_text(self.at.name, name.as_bytes())?;
         let value = self.eval(source, flags)?.ok_or_else(|| fault("no memory"))?;
-        if value.is_exception() { Err(self.thrown(name)?) } else { Ok(value) }
+        if value.is_exception() { Err(self.take_error(name)?) } else { Ok(value) }
     }
 
     /// Converts the pending exception to an error.
-    fn thrown(&mut self, name: &str) -> Result<DriverError, DriverError> {
+    fn take_error(&mut self, name: &str) -> Result<DriverError, DriverError> {
         let thrown = self.guest.exception()?;
         let text = self.guest.text(thrown)?.unwrap_or_default();
         self.guest.free(thrown)?;

@@ -240,16 +240,16 @@ mod tests {
         read(&Script { kind, last, ..Script::plain(source, name) })
     }
 
-    fn detected(source: &str, name: &str) -> Vec<Grammar> {
+    fn detect_grammars(source: &str, name: &str) -> Vec<Grammar> {
         with_script(source, name, SourceKind::Detect, true, grammars)
     }
 
     #[test]
     fn await_and_import_select_the_grammars_to_try() {
-        assert_eq!(detected("console.log(1)", "<sandbox>"), [Grammar::Script]);
-        assert_eq!(detected("await f()", "<sandbox>"), [Grammar::AsyncScript, Grammar::Script]);
-        assert_eq!(detected("import 'std'", "<sandbox>"), [Grammar::Script, Grammar::Module]);
-        assert_eq!(detected("1", "a.mjs"), [Grammar::Module]);
+        assert_eq!(detect_grammars("console.log(1)", "<sandbox>"), [Grammar::Script]);
+        assert_eq!(detect_grammars("await f()", "<sandbox>"), [Grammar::AsyncScript, Grammar::Script]);
+        assert_eq!(detect_grammars("import 'std'", "<sandbox>"), [Grammar::Script, Grammar::Module]);
+        assert_eq!(detect_grammars("1", "a.mjs"), [Grammar::Module]);
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl BootedGuest<'_> {
         }
         if grammar.is_async() && result.address().is_some() && self.promise_state(result)? == PROMISE_REJECTED {
             let reason = self.promise_result(result)?;
-            self.guest.handled(result, reason)?;
+            self.guest.mark_handled(result, reason)?;
             self.guest.free(result)?;
             return Ok(ProgramOutcome::Threw(reason));
         }

@@ -212,7 +212,7 @@ impl Guest<'_> {
     }
 
     /// Removes a rejection from the interpreter's list of unhandled rejections.
-    pub(super) fn handled(&mut self, promise: JsValue, reason: JsValue) -> Result<(), MachineError> {
+    pub(super) fn mark_handled(&mut self, promise: JsValue, reason: JsValue) -> Result<(), MachineError> {
         let args =
             [Value::I32(self.context), Value::I64(promise.0), Value::I64(reason.0), Value::I32(1), Value::I32(0)];
         self.machine.call(Callee::Table(self.build.rejection_tracker), &args).map(drop)

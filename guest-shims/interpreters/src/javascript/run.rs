@@ -87,7 +87,7 @@ impl BootedGuest<'_> {
                     Report::Interrupted(raised)
                 }
             },
-            (None, Completion::Threw(thrown)) => self.unwound(thrown, interrupt, script.name)?,
+            (None, Completion::Threw(thrown)) => self.report_uncaught(thrown, interrupt, script.name)?,
             (None, Completion::Refused(raised)) => match interrupt {
                 None => Report::Raised(raised),
                 // The interrupt stopped driver code, which therefore refused the script.
@@ -109,7 +109,7 @@ impl BootedGuest<'_> {
     }
 
     /// Reports an uncaught value, and consumes it.
-    fn unwound(&mut self, thrown: JsValue, interrupt: Option<&str>, name: &str) -> Result<Report, DriverError> {
+    fn report_uncaught(&mut self, thrown: JsValue, interrupt: Option<&str>, name: &str) -> Result<Report, DriverError> {
         let thrown = match interrupt {
             None => thrown,
             Some(why) => match self.interrupted(thrown, why, name)? {
@@ -344,7 +344,7 @@ impl BootedGuest<'_> {
             // As in Node, a rejection that is still unhandled after all jobs is an uncaught error.
             if let Some((promise, reason)) = self.rejection()? {
                 let (promise, reason) = (self.guest.hold(promise)?, self.guest.hold(reason)?);
-                self.guest.handled(promise, reason)?;
+                self.guest.mark_handled(promise, reason)?;
                 let ended = self.uncaught(reason, if promise == main { JsValue::UNDEFINED } else { promise })?;
                 self.guest.free(promise)?;
                 match ended {

@@ -235,7 +235,7 @@ impl<'a> BootedGuest<'a> {
     /// Empties the list of unhandled rejections.
     pub(super) fn forget_rejections(&mut self) -> Result<(), DriverError> {
         while let Some((promise, reason)) = self.rejection()? {
-            self.guest.handled(promise, reason)?;
+            self.guest.mark_handled(promise, reason)?;
             if self.rejection()?.is_some_and(|(next, _)| next == promise) {
                 return Err(DriverError::Report("the list of unhandled rejections did not shrink".to_owned()));
             }

@@ -104,7 +104,7 @@ impl BootedGuest<'_> {
             }
         }
         self.at.rejections = head.ok_or_else(|| fault("it has no list of rejections"))?;
-        self.guest.handled(promise, reason)?;
+        self.guest.mark_handled(promise, reason)?;
         self.guest.free(promise)?;
         if self.rejection()?.is_some() {
             return Err(fault("its list of rejections cannot be emptied"));

@@ -101,7 +101,7 @@ impl BootedGuest<'_> {
                 return Ok(Err(Facts::out_of_memory().into_raised("")));
             };
             if value.is_exception() {
-                return Ok(Err(self.raised()?));
+                return Ok(Err(self.take_exception()?));
             }
             value
         };
@@ -115,7 +115,7 @@ impl BootedGuest<'_> {
         self.guest.free(string)?;
         self.guest.free(value)?;
         if assigned.is_exception() {
-            return Ok(Err(self.raised()?));
+            return Ok(Err(self.take_exception()?));
         }
         Ok(Ok(()))
     }
@@ -134,7 +134,7 @@ impl BootedGuest<'_> {
     }
 
     /// Describes the pending exception, which has not been printed.
-    fn raised(&mut self) -> Result<RaisedOutcome, DriverError> {
+    fn take_exception(&mut self) -> Result<RaisedOutcome, DriverError> {
         let thrown = self.guest.exception()?;
         self.describe_and_free(thrown)
     }

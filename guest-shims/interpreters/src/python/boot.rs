@@ -153,7 +153,7 @@ pub(super) fn boot(form: Form, machine: &mut dyn Machine) -> Result<Anchors, Dri
         Form::Command => move_stack(machine)?,
         Form::Reactor => allocate(machine, SCRATCH_BYTES)?,
     };
-    let immortal = form.immortal();
+    let immortal = form.immortal_refcount();
     anchors.insert("scratch".to_owned(), scratch);
     let mut anchors = Anchors(anchors);
 
@@ -199,7 +199,7 @@ pub(super) fn settle(
     };
     let mut interpreter = Interpreter::new(machine, &anchors);
     if let Some(generator) = interpreter.call("settle")? {
-        let numpy = interpreter.find_numpy(&generator, form.immortal())?;
+        let numpy = interpreter.find_numpy(&generator, form.immortal_refcount())?;
         anchors.0.extend([numpy]);
     }
     let mut interpreter = Interpreter::new(machine, &anchors);

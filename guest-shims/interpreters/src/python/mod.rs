@@ -280,7 +280,7 @@ enum Form {
 
 impl Form {
     /// Returns the reference count of an object that is never freed.
-    fn immortal(self) -> u32 {
+    fn immortal_refcount(self) -> u32 {
         match self {
             Self::Command => IMMORTAL,
             Self::Reactor => IMMORTAL_SINCE_3_14,

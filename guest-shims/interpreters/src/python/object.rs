@@ -135,7 +135,7 @@ impl<'a> Interpreter<'a> {
             return Err(DriverError::Report(format!("a reply of {size} bytes exceeds the limit of {max} bytes")));
         }
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
-        self.machine.read(at(object, BYTES_START), &mut bytes).map_err(damaged)?;
+        self.machine.read(at(object, BYTES_START), &mut bytes).map_err(damaged_driver)?;
         let count = self.word(object, 0)?;
         if (2..IMMORTAL).contains(&count) {
             self.write_word(object, 0, count.saturating_sub(1))?;
@@ -166,8 +166,8 @@ impl<'a> Interpreter<'a> {
     fn put(&mut self, buffer: u32, bytes: &[u8]) -> Result<(), DriverError> {
         let start = self.word(buffer, BYTEARRAY_START)?;
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        self.machine.write(start, bytes).map_err(damaged)?;
-        self.machine.write(at(start, length), &[0]).map_err(damaged)?;
+        self.machine.write(start, bytes).map_err(damaged_driver)?;
+        self.machine.write(at(start, length), &[0]).map_err(damaged_driver)?;
         self.write_word(buffer, OB_SIZE, length)
     }
 
@@ -227,9 +227,9 @@ impl<'a> Interpreter<'a> {
         if let Some(first) = words.first_chunk_mut() {
             *first = 0x8000_0000_u32.to_le_bytes();
         }
-        self.machine.write(state, &words).map_err(damaged)?;
+        self.machine.write(state, &words).map_err(damaged_driver)?;
         // An index equal to the number of words makes the next draw generate new words.
-        self.machine.write(index_at, &(TWISTER_BYTES / 4).to_le_bytes()).map_err(damaged)
+        self.machine.write(index_at, &(TWISTER_BYTES / 4).to_le_bytes()).map_err(damaged_driver)
     }
 
     /// Locates numpy's generator. `reply` comes from `settle` and contains its address and the first words of its
@@ -279,12 +279,12 @@ impl<'a> Interpreter<'a> {
 
     pub(super) fn word(&mut self, base: u32, offset: u32) -> Result<u32, DriverError> {
         let mut word = [0; 4];
-        self.machine.read(at(base, offset), &mut word).map_err(damaged)?;
+        self.machine.read(at(base, offset), &mut word).map_err(damaged_driver)?;
         Ok(u32::from_le_bytes(word))
     }
 
     pub(super) fn write_word(&mut self, base: u32, offset: u32, word: u32) -> Result<(), DriverError> {
-        self.machine.write(at(base, offset), &word.to_le_bytes()).map_err(damaged)
+        self.machine.write(at(base, offset), &word.to_le_bytes()).map_err(damaged_driver)
     }
 }
 
@@ -311,7 +311,7 @@ fn at(base: u32, offset: u32) -> u32 {
 }
 
 /// Converts an access outside the guest's memory to the error for a guest that has damaged its driver.
-fn damaged(error: MachineError) -> DriverError {
+fn damaged_driver(error: MachineError) -> DriverError {
     match error {
         MachineError::OutOfBounds(at) => DriverError::Report(format!("address {at:#x} is outside the guest's memory")),
         error => DriverError::Machine(error),

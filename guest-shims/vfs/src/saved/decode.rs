@@ -86,7 +86,7 @@ impl<'b> Reader<'_, 'b> {
             if self.from.byte()? != u8::from(present.source.is_some()) {
                 return Err(RestoreError::OtherRoots);
             }
-            let dir = InodeId(below(self.from.number()?, next)?);
+            let dir = InodeId(check_below(self.from.number()?, next)?);
             let committed = Arc::new(self.journal(next)?);
             roots.push(Root { dir, marked: Arc::default(), committed, ..present.clone() });
         }
@@ -110,7 +110,7 @@ impl<'b> Reader<'_, 'b> {
                         None
                     }
                     Some(kind) => {
-                        let inode = InodeId(below(self.from.number()?, next)?);
+                        let inode = InodeId(check_below(self.from.number()?, next)?);
                         let base = self.base()?;
                         self.usage.tombstone_bytes = self.usage.tombstone_bytes.saturating_add(charge(name));
                         Some(PreviousTarget { inode, kind, base: base.map(Arc::new) })
@@ -231,7 +231,7 @@ impl<'b> Reader<'_, 'b> {
         for _ in 0..self.from.number()? {
             let place = place_after(free, self.from.number()?)?;
             let name = Name::from(self.name()?);
-            let inode = InodeId(below(self.from.number()?, next)?);
+            let inode = InodeId(check_below(self.from.number()?, next)?);
             let which = usize::try_from(self.from.number()?)
                 .map_err(|_| DecodeError("the names of an inode are not numbered consecutively"))?;
             let base = self.base()?;
@@ -308,7 +308,7 @@ fn is_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])
 }
 
-fn below(number: u64, next: u64) -> Result<u64, DecodeError> {
+fn check_below(number: u64, next: u64) -> Result<u64, DecodeError> {
     if number > 0 && number < next { Ok(number) } else { Err(DecodeError("an inode's number was never assigned")) }
 }
 
@@ -316,7 +316,7 @@ fn ascending(last: u64, by: u64, next: u64) -> Result<u64, DecodeError> {
     if by == 0 {
         return Err(DecodeError("an inode's number occurs twice"));
     }
-    below(last.saturating_add(by), next)
+    check_below(last.saturating_add(by), next)
 }
 
 fn place_after(place: u32, by: u64) -> Result<u32, DecodeError> {

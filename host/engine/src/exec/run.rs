@@ -356,7 +356,7 @@ impl<'a> PreparedRequest<'a> {
             let ctx = guest.ctx_mut();
             (ctx.end_journal(ran.fuel_consumed), ctx.has_unreceived())
         };
-        let CollectedOutput { output, tool_calls, duration } = guest.written(&ran.outcome, limits, printed);
+        let CollectedOutput { output, tool_calls, duration } = guest.take_output(&ran.outcome, limits, printed);
         let wasi = guest.wasi_mut();
         events::security(self.parts.session_id.as_deref(), &ran, &wasi.take_events());
         let persists = script.persisted_bytes.is_some();

@@ -385,7 +385,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         let repeated = self.journaled.take().and_then(|journaled| journaled.repeated).unwrap_or_default();
         let left = self.running.iter().map(|call| call.index).chain(self.queued.iter().map(|call| call.index));
         for index in left.chain(repeated.iter().map(|call| call.index)).collect::<Vec<_>>() {
-            self.tally.leave(index, now);
+            self.tally.record_unfinished(index, now);
             if reports_unfinished {
                 self.report(index);
             }

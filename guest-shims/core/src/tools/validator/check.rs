@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::{Kind, Pattern, Rule, has_equals, is_multiple, is_of_type, same};
+use super::{Kind, Pattern, Rule, has_equals, is_multiple, is_of_type, json_equal};
 
 /// Maximum number of steps for regular expressions in one check, about one second.
 pub(super) const MAX_STEPS: u64 = 100_000_000;
@@ -107,11 +107,11 @@ impl Check<'_> {
             Rule::Never => Err(ValidationError::new("no value is allowed here")),
             Rule::Type(names) => {
                 let fits = names.iter().any(|name| is_of_type(value, name));
-                wrong(!fits, &|| format!("value is not of type {}", listed(names)))
+                wrong(!fits, &|| format!("value is not of type {}", quoted_list(names)))
             }
-            Rule::OneOfThese(these) => {
-                wrong(!these.iter().any(|each| same(each, value)), &|| "value is not one of the allowed values".into())
-            }
+            Rule::OneOfThese(these) => wrong(!these.iter().any(|each| json_equal(each, value)), &|| {
+                "value is not one of the allowed values".into()
+            }),
             Rule::Minimum { bound, excluded, shown } => {
                 let is_less = value.as_f64().is_some_and(|number| number < *bound || *excluded && number <= *bound);
                 let limit = if *excluded { "not greater than" } else { "less than the minimum of" };
@@ -199,14 +199,21 @@ impl Check<'_> {
                 self.validate(*schema, property, left).map_err(|wrong| wrong.within(name))?;
             }
             if let Some(schema) = others.filter(|_| is_other) {
-                self.other(schema, "additional", name, property, left)?;
+                self.validate_other_property(schema, "additional", name, property, left)?;
             }
         }
         Ok(())
     }
 
     /// Validates a property that only the schema for additional or unevaluated properties covers.
-    fn other(&self, schema: usize, which: &str, name: &str, property: &Value, left: usize) -> Validity {
+    fn validate_other_property(
+        &self,
+        schema: usize,
+        which: &str,
+        name: &str,
+        property: &Value,
+        left: usize,
+    ) -> Validity {
         if matches!(self.rules(schema), [Rule::Never]) {
             let name: String = name.chars().take(64).collect();
             let message = format!("{which} properties are not allowed ('{name}' was unexpected)");
@@ -223,10 +230,11 @@ impl Check<'_> {
         }
         match value {
             _ if evaluated.all => Ok(()),
-            Value::Object(members) if of == Kind::Properties => members
-                .iter()
-                .filter(|(name, _)| !evaluated.names.contains(name.as_str()))
-                .try_for_each(|(name, property)| self.other(others, "unevaluated", name, property, left)),
+            Value::Object(members) if of == Kind::Properties => {
+                members.iter().filter(|(name, _)| !evaluated.names.contains(name.as_str())).try_for_each(
+                    |(name, property)| self.validate_other_property(others, "unevaluated", name, property, left),
+                )
+            }
             Value::Array(items) if of == Kind::Items => {
                 items.iter().enumerate().filter(|(place, _)| !evaluated.places.contains(place)).try_for_each(
                     |(place, item)| self.validate(others, item, left).map_err(|wrong| wrong.within(place)),
@@ -292,6 +300,6 @@ fn require(value: &Value, name: &str) -> Validity {
     }
 }
 
-fn listed(names: &[String]) -> String {
+fn quoted_list(names: &[String]) -> String {
     names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(" or ")
 }

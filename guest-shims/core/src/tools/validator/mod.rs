@@ -216,14 +216,14 @@ fn is_of_type(value: &Value, name: &str) -> bool {
 }
 
 /// Returns whether two values are equal in JSON Schema: 1 equals 1.0.
-fn same(one: &Value, other: &Value) -> bool {
+fn json_equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
         (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| json_equal(one, other))
         }
         (Value::Object(one), Value::Object(other)) => {
-            let has = |(name, value): (&String, &Value)| other.get(name).is_some_and(|other| same(value, other));
+            let has = |(name, value): (&String, &Value)| other.get(name).is_some_and(|other| json_equal(value, other));
             one.len() == other.len() && one.iter().all(has)
         }
         _ => one == other,
