@@ -13,7 +13,7 @@ use glovebox::{Display, Execution, escaped};
 
 use crate::{
     file,
-    terminal::{HintedError, counted, dimmed, note, out, printable},
+    terminal::{HintedError, dimmed, format_count, note, out, printable},
 };
 
 /// File extensions by media type. [`ending`] returns the extensions of other types.
@@ -89,7 +89,7 @@ pub(crate) fn print_notes(execution: &Execution, is_written: bool) {
     if !is_written && !execution.displays.is_empty() {
         note(&format!(
             "{}; use --displays DIR to write them to files",
-            counted(execution.displays.len() as u64, "display")
+            format_count(execution.displays.len() as u64, "display")
         ));
     }
     mention_dropped(execution);
@@ -97,7 +97,7 @@ pub(crate) fn print_notes(execution: &Execution, is_written: bool) {
 
 fn mention_dropped(execution: &Execution) {
     if execution.displays_dropped > 0 {
-        let dropped = counted(execution.displays_dropped, "display");
+        let dropped = format_count(execution.displays_dropped, "display");
         note(&format!("{dropped} dropped because of --display-bytes or the maximum of 1,000 displays"));
     }
 }

@@ -21,12 +21,13 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 /// Fails if [`replace`] cannot write the file, for example because its directory is not writable. Leaves no file
 /// behind.
 pub(crate) fn check_replace(path: &Path) -> anyhow::Result<()> {
-    put(path, b"", 0o600, |_, beside, _| fs::remove_file(beside)).map_err(|error| explained(path, error))
+    write_and_rename(path, b"", 0o600, |_, beside, _| fs::remove_file(beside))
+        .map_err(|error| explain_error(path, error))
 }
 
 /// Like [`replace`], but fails and changes nothing if the file exists.
 pub(crate) fn create(path: &Path, bytes: &[u8]) -> Result<(), NotCreated> {
-    put(path, bytes, 0o600, name_if_free).map_err(|error| NotCreated::new(path, error))
+    write_and_rename(path, bytes, 0o600, name_if_free).map_err(|error| NotCreated::new(path, error))
 }
 
 /// Fails if [`create`] cannot create the file, for example because its name is too long. Leaves no file behind.
@@ -35,7 +36,7 @@ pub(crate) fn check_create(path: &Path) -> Result<(), NotCreated> {
         name_if_free(file, from, to)?;
         remove_if_at(file, to)
     };
-    put(path, b"", 0o600, name_and_remove).map_err(|error| NotCreated::new(path, error))
+    write_and_rename(path, b"", 0o600, name_and_remove).map_err(|error| NotCreated::new(path, error))
 }
 
 /// Removes an empty file that no process has locked. A process that was killed during [`check_create`] leaves such a
@@ -76,7 +77,7 @@ impl NotCreated {
     fn new(path: &Path, error: io::Error) -> Self {
         match error.kind() == io::ErrorKind::AlreadyExists && path.symlink_metadata().is_ok() {
             true => Self::Exists,
-            false => Self::Failed(explained(path, error)),
+            false => Self::Failed(explain_error(path, error)),
         }
     }
 }
@@ -96,10 +97,10 @@ pub(crate) fn replace_alike(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 fn put_explained(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
-    put(path, bytes, mode, |_, from, to| fs::rename(from, to)).map_err(|error| explained(path, error))
+    write_and_rename(path, bytes, mode, |_, from, to| fs::rename(from, to)).map_err(|error| explain_error(path, error))
 }
 
-fn explained(path: &Path, error: io::Error) -> anyhow::Error {
+fn explain_error(path: &Path, error: io::Error) -> anyhow::Error {
     HintedError::new(format!("cannot write `{}`", escaped(path)), "choose a file in a writable directory")
         .caused_by(error)
         .into()
@@ -107,7 +108,12 @@ fn explained(path: &Path, error: io::Error) -> anyhow::Error {
 
 /// Writes a temporary file in the same directory, and renames it by calling `name` with the file, its current path, and
 /// `path`.
-fn put(path: &Path, bytes: &[u8], mode: u32, name: impl Fn(&File, &Path, &Path) -> io::Result<()>) -> io::Result<()> {
+fn write_and_rename(
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    name: impl Fn(&File, &Path, &Path) -> io::Result<()>,
+) -> io::Result<()> {
     let put_once = || {
         let (beside, mut file) = create_beside(path, mode)?;
         let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| name(&file, &beside, path));
@@ -207,8 +213,8 @@ mod tests {
     #[cfg(feature = "full")]
     use super::replace_alike;
     use super::{
-        NotCreated, check_create, check_replace, create, create_beside, open_regular, put, remove_empty, remove_if_at,
-        replace,
+        NotCreated, check_create, check_replace, create, create_beside, open_regular, remove_empty, remove_if_at,
+        replace, write_and_rename,
     };
 
     fn names(dir: &Path) -> Vec<String> {
@@ -349,7 +355,7 @@ mod tests {
         let attempts = Cell::new(0);
         let after_removals = |count: u32| {
             attempts.set(0);
-            put(&path, b"new", 0o600, |_, from, to| {
+            write_and_rename(&path, b"new", 0o600, |_, from, to| {
                 attempts.set(attempts.get() + 1);
                 if attempts.get() <= count {
                     fs::remove_file(from)?;

@@ -13,7 +13,7 @@ use std::{
 
 use glovebox::{AdviceKind, CancelToken, Correction, Execution, Outcome, Resource, Rollback, Stream};
 
-use crate::terminal::{counted, dimmed, grouped, note, printable, write_printable};
+use crate::terminal::{dimmed, format_count, grouped, note, printable, write_printable};
 
 /// A listener that forwards a guest's output: unchanged to a pipe or a file, and with escaped control characters to a
 /// terminal. It cancels the guest when the output is closed.
@@ -139,7 +139,7 @@ pub(crate) fn explain(execution: &Execution) {
         Some(Rollback { executions_lost, .. }) => {
             note(&format!(
                 "the session was rolled back to its state before this run and {}",
-                counted(executions_lost, "earlier execution")
+                format_count(executions_lost, "earlier execution")
             ));
         }
         None => {}

@@ -65,7 +65,7 @@ pub(crate) fn add_required(label: &str, text: &str, policy: &Policy) -> anyhow::
     if requirements.is_empty() {
         return Ok(());
     }
-    let (catalogue, present) = (PackageList::catalogue()?, present()?);
+    let (catalogue, present) = (PackageList::catalogue()?, added_packages()?);
     let mut seen = BTreeSet::new();
     for Requirement { name, versions } in &requirements {
         if !seen.insert(normal_package_name(name)) {
@@ -99,7 +99,7 @@ pub(crate) fn add_required(label: &str, text: &str, policy: &Policy) -> anyhow::
 }
 
 /// Returns the added packages, without creating their directory.
-fn present() -> anyhow::Result<Vec<UserPackage>> {
+fn added_packages() -> anyhow::Result<Vec<UserPackage>> {
     if user_packages_dir()?.is_dir() { Ok(open_user_packages()?.list()?) } else { Ok(Vec::new()) }
 }
 

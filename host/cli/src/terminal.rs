@@ -175,7 +175,7 @@ fn indented(text: &str, indent: &str) -> String {
         text.lines().take(MAX_LINES).map(|line| escaped_text(line).to_string()).collect::<Vec<_>>().join(&more);
     let left = text.lines().skip(MAX_LINES).count();
     if left > 0 {
-        let _ = write!(out, "{more}… and {}", counted(left as u64, "more line"));
+        let _ = write!(out, "{more}… and {}", format_count(left as u64, "more line"));
     }
     out
 }
@@ -205,7 +205,7 @@ pub(crate) fn grouped(number: u64) -> String {
 }
 
 /// Formats a count with its noun: `1 input`, `2 inputs`.
-pub(crate) fn counted(count: u64, what: &str) -> String {
+pub(crate) fn format_count(count: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
@@ -218,7 +218,7 @@ pub(crate) fn ago(since: Duration) -> String {
         3_600..86_400 => (seconds / 3_600, "hour"),
         _ => (seconds / 86_400, "day"),
     };
-    format!("{} ago", counted(count, unit))
+    format!("{} ago", format_count(count, unit))
 }
 
 /// Formats bytes for people: `25.10 MiB`.

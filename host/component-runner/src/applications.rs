@@ -127,7 +127,7 @@ impl Applications {
     }
 
     /// Loads a component that can import WASI, but not the sandbox.
-    pub(crate) fn plain(&self, name: &str, bytes: &[u8]) -> Result<WasiComponent, LoadError> {
+    pub(crate) fn load_wasi_component(&self, name: &str, bytes: &[u8]) -> Result<WasiComponent, LoadError> {
         let CompiledComponent { component, instance_bytes, .. } = self.compile(name, bytes)?;
         let instance = link(name, &wasi(name, &component)?, &WASI, &component)?;
         Ok(WasiComponent { instance, instance_bytes, exports: exports(component.engine(), &component) })
@@ -233,7 +233,7 @@ impl Application {
             return Err(RunError::NotACommand { name: self.name.clone(), exports: self.exports.clone() });
         };
         let call = Call { function: main.index, arguments: Vec::new(), result_count: main.result_count };
-        Ok(ended(self.call(host, config, call)?, |_| None))
+        Ok(app_report(self.call(host, config, call)?, |_| None))
     }
 
     /// Calls an export in a new instance, like [`run`](Self::run), and returns its result as WAVE.
@@ -247,7 +247,7 @@ impl Application {
     /// the signature. Also fails like [`run`](Self::run), except that the component need not be a command.
     pub fn invoke(&self, call: &str, host: &SandboxHost, config: &AppConfig) -> Result<AppReport, InvokeError> {
         let call = run::parse(&self.name, &self.exports, call)?;
-        Ok(ended(self.call(host, config, call)?, |value| value.to_wave().ok()))
+        Ok(app_report(self.call(host, config, call)?, |value| value.to_wave().ok()))
     }
 
     fn call(&self, host: &SandboxHost, config: &AppConfig, call: Call) -> Result<CallReport<SandboxCtx>, RunError> {
@@ -267,7 +267,7 @@ impl Application {
     }
 }
 
-fn ended(done: CallReport<SandboxCtx>, text: impl Fn(&Val) -> Option<String>) -> AppReport {
+fn app_report(done: CallReport<SandboxCtx>, text: impl Fn(&Val) -> Option<String>) -> AppReport {
     let (outcome, value) = match done.result {
         Ok(values) => {
             let failed = matches!(values.first(), Some(Val::Result(Err(_))));

@@ -111,7 +111,7 @@ impl AppOutcome {
 }
 
 /// Converts a stop reason to an outcome.
-pub(crate) fn stopped(why: StopReason, limits: &AppLimits, duration: Duration) -> AppOutcome {
+pub(crate) fn outcome_of_stop(why: StopReason, limits: &AppLimits, duration: Duration) -> AppOutcome {
     match why {
         StopReason::Cancelled => AppOutcome::Cancelled,
         StopReason::Time => AppOutcome::Exhausted {
@@ -139,13 +139,13 @@ pub(crate) fn classify(error: &wasmtime::Error, limits: &AppLimits, refused_byte
         // Programs abort with `unreachable` if `memory.grow` fails. A garbage-collected heap that cannot grow traps
         // with `AllocationTooLarge`. An excessive initial memory is an error without a trap.
         (Some(Trap::UnreachableCodeReached | Trap::AllocationTooLarge) | None, Some(outcome)) => outcome,
-        (Some(trap), _) => AppOutcome::Trapped { words: plain(*trap) },
+        (Some(trap), _) => AppOutcome::Trapped { words: trap_message(*trap) },
         (None, None) => AppOutcome::Trapped { words: words(error) },
     }
 }
 
 /// Returns a trap's message without its prefix.
-fn plain(trap: Trap) -> String {
+fn trap_message(trap: Trap) -> String {
     let words = trap.to_string();
     words.strip_prefix("wasm trap: ").unwrap_or(&words).to_owned()
 }
@@ -343,8 +343,8 @@ mod tests {
         let fuel = AppOutcome::Exhausted { resource: Resource::Fuel, limit: 7, used: 7 };
         assert_eq!(read(Trap::OutOfFuel.into(), Some(6)), fuel);
         assert_eq!(read(Trap::UnreachableCodeReached.into(), Some(6)), memory);
-        let trapped = |trap| AppOutcome::Trapped { words: plain(trap) };
-        assert_eq!(plain(Trap::StackOverflow), "call stack exhausted");
+        let trapped = |trap| AppOutcome::Trapped { words: trap_message(trap) };
+        assert_eq!(trap_message(Trap::StackOverflow), "call stack exhausted");
         for trap in [Trap::UnreachableCodeReached, Trap::StackOverflow, Trap::MemoryOutOfBounds] {
             assert_eq!(read(trap.into(), None), trapped(trap));
         }
@@ -353,9 +353,9 @@ mod tests {
         let classified = AppOutcome::Trapped { words: "outer: all fuel consumed by WebAssembly".into() };
         assert_eq!(read(host, None), classified, "errors are classified by type, not by text");
         let late = Duration::from_millis(4);
-        assert_eq!(stopped(StopReason::Cancelled, &limits, late), AppOutcome::Cancelled);
+        assert_eq!(outcome_of_stop(StopReason::Cancelled, &limits, late), AppOutcome::Cancelled);
         let time = AppOutcome::Exhausted { resource: Resource::Time, limit: 3, used: 4 };
-        assert_eq!(stopped(StopReason::Time, &limits, late), time);
+        assert_eq!(outcome_of_stop(StopReason::Time, &limits, late), time);
     }
 
     #[test]

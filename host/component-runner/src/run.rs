@@ -25,7 +25,7 @@ use wasmtime::{
 
 use crate::{
     AppLimits, AppOutcome, InvokeError, RunError,
-    outcome::{classify, stopped},
+    outcome::{classify, outcome_of_stop},
     store::StoreState,
     watch::{MonitorOutcome, RunningThread, StopReason, Watch},
 };
@@ -94,7 +94,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<CallReport<S>, RunEr
         .build()
         .map_err(RunError::Thread)?;
     let watch = Watch::new();
-    let (running, epochs) = (watch.running(), Arc::clone(&watch));
+    let (running, epochs) = (watch.thread_handle(), Arc::clone(&watch));
     let stopping = Arc::clone(&watch);
     let _cancelled = cancel.on_cancel(move || stopping.stop(StopReason::Cancelled));
     let thread = thread::Builder::new()
@@ -115,7 +115,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<CallReport<S>, RunEr
         MonitorOutcome::Reported(done) => Ok(done),
         MonitorOutcome::Stuck(why) => {
             let duration = begin.elapsed();
-            let result = Err(stopped(why, &limits, duration));
+            let result = Err(outcome_of_stop(why, &limits, duration));
             Ok(CallReport { result, fuel_consumed: 0, memory_bytes: 0, duration, sandbox: None })
         }
         // Resume a panic in the caller: it is a fault of the host, not an outcome of the application.
@@ -177,7 +177,7 @@ fn carry_out<S: Send + 'static>(
     running.report(CallReport {
         result: match stop {
             // If the run was stopped, its result is ignored.
-            Some(why) => Err(stopped(why, &limits, duration)),
+            Some(why) => Err(outcome_of_stop(why, &limits, duration)),
             None => result.map_err(|error| classify(&error, &limits, limiter.refused_bytes())),
         },
         fuel_consumed: limits.fuel.saturating_sub(fuel_left),

@@ -94,7 +94,7 @@ impl Sum {
     }
 
     /// Returns the sum with `more` added, or `None` if the sum would exceed the limit.
-    fn with(&mut self, more: u64) -> Option<u64> {
+    fn sum_with(&mut self, more: u64) -> Option<u64> {
         let wanted = self.used.saturating_add(more);
         if wanted > self.max {
             self.refused = Some(wanted);
@@ -114,15 +114,17 @@ impl Limiter {
     }
 
     /// Adds both bytes and table elements, or neither. Returns `false` if a sum would exceed its limit.
-    fn add(&mut self, bytes: u64, elements: u64) -> bool {
-        let (Some(elements), Some(bytes)) = (self.tables.with(elements), self.memory.with(bytes)) else { return false };
+    fn try_add(&mut self, bytes: u64, elements: u64) -> bool {
+        let (Some(elements), Some(bytes)) = (self.tables.sum_with(elements), self.memory.sum_with(bytes)) else {
+            return false;
+        };
         (self.tables.used, self.memory.used) = (elements, bytes);
         true
     }
 
     /// Counts the host memory of instances before they are created. Returns `false` if the sum would exceed the limit.
     pub(crate) fn reserve(&mut self, instance_bytes: u64) -> bool {
-        self.add(instance_bytes, 0)
+        self.try_add(instance_bytes, 0)
     }
 
     /// Returns the total size of all instances, memories and tables in bytes.
@@ -144,11 +146,11 @@ fn growth(current: usize, desired: usize, maximum: Option<usize>) -> Option<u64>
 
 impl ResourceLimiter for Limiter {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(growth(current, desired, maximum).is_some_and(|bytes| self.add(bytes, 0)))
+        Ok(growth(current, desired, maximum).is_some_and(|bytes| self.try_add(bytes, 0)))
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        let add = |elements: u64| self.add(elements.saturating_mul(ELEMENT_BYTES), elements);
+        let add = |elements: u64| self.try_add(elements.saturating_mul(ELEMENT_BYTES), elements);
         Ok(growth(current, desired, maximum).is_some_and(add))
     }
 

@@ -74,7 +74,7 @@ impl ToolsComponent {
         config: AppConfig,
     ) -> Result<Self, LoadError> {
         let name = name.into();
-        let loaded = applications.plain(&name, bytes)?;
+        let loaded = applications.load_wasi_component(&name, bytes)?;
         let function = |function: &str| {
             let mut exports = loaded.exports.iter();
             exports.find(|export| export.name.starts_with(INTERFACE) && export.function == function).cloned()

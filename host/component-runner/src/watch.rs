@@ -84,7 +84,7 @@ impl<R> Watch<R> {
     }
 
     /// Returns the handle for the run's thread.
-    pub(crate) fn running(self: &Arc<Self>) -> RunningThread<R> {
+    pub(crate) fn thread_handle(self: &Arc<Self>) -> RunningThread<R> {
         RunningThread(Arc::clone(self))
     }
 
@@ -156,13 +156,13 @@ mod tests {
     #[test]
     fn watch_ends_on_a_report_or_panic() {
         let watch = Watch::new();
-        watch.running().report(7);
+        watch.thread_handle().report(7);
         assert!(matches!(
             watch.wait(Instant::now() + LONG, LONG, || panic!("the run has already ended")),
             MonitorOutcome::Reported(7)
         ));
         let watch = Watch::<u8>::new();
-        let running = watch.running();
+        let running = watch.thread_handle();
         let panicking = thread::spawn(move || {
             let _running = running;
             panic!("expected by the test");
@@ -178,7 +178,7 @@ mod tests {
     fn late_work_is_interrupted_until_it_ends() {
         for (deadline, why) in [(Duration::ZERO, StopReason::Time), (LONG, StopReason::Cancelled)] {
             let watch = Watch::new();
-            let (running, cuts) = (watch.running(), Arc::new(Barrier::new(2)));
+            let (running, cuts) = (watch.thread_handle(), Arc::new(Barrier::new(2)));
             if why == StopReason::Cancelled {
                 watch.stop(StopReason::Cancelled);
                 watch.stop(StopReason::Time);
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn uninterruptible_work_is_abandoned() {
         let watch = Watch::<()>::new();
-        let _running = watch.running();
+        let _running = watch.thread_handle();
         let watched = watch.wait(Instant::now(), Duration::ZERO, || {});
         assert!(matches!(watched, MonitorOutcome::Stuck(StopReason::Time)));
     }

@@ -77,7 +77,7 @@ impl Finding {
     }
 
     /// Returns a failed check, with an error and its causes as the detail.
-    fn wrong(check: impl Into<String>, error: impl Into<anyhow::Error>, remedy: impl Into<String>) -> Self {
+    fn failed(check: impl Into<String>, error: impl Into<anyhow::Error>, remedy: impl Into<String>) -> Self {
         let detail = format!("{:#}", error.into());
         Self { status: Status::Wrong, remedy: Some(remedy.into()), ..Self::ok(check, detail) }
     }
@@ -85,7 +85,8 @@ impl Finding {
 
 pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32> {
     interrupt::install()?;
-    let mut findings = vec![fetcher(), address_space(), overcommit(), sessions(args.store.as_deref())];
+    let mut findings =
+        vec![check_fetcher(), check_address_space(), check_overcommit(), check_sessions(args.store.as_deref())];
     match Host::open(global, Pooling::Single) {
         Ok(host) => {
             findings.push(Finding::ok(
@@ -93,21 +94,21 @@ pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32>
                 format!("`{}`: only you can write to it", escaped(host.engine.cache_dir())),
             ));
             match host.engine.runtimes() {
-                Ok(runtimes) => findings.extend(runtimes.iter().map(|runtime| verified(&host.engine, runtime))),
-                Err(error) => findings.push(Finding::wrong(
+                Ok(runtimes) => findings.extend(runtimes.iter().map(|runtime| check_runtime(&host.engine, runtime))),
+                Err(error) => findings.push(Finding::failed(
                     "runtimes",
                     error,
                     "remove the named file; Glovebox fetches or prepares it again when needed",
                 )),
             }
-            findings.extend(custom_images(&host.engine));
-            findings.extend(host.engine.tools().iter().flatten().map(|tool| verified_tool(&host.engine, tool)));
-            findings.push(components(&host.engine));
+            findings.extend(check_custom_images(&host.engine));
+            findings.extend(host.engine.tools().iter().flatten().map(|tool| check_tool(&host.engine, tool)));
+            findings.push(check_components(&host.engine));
             if !args.no_run {
-                findings.extend(Language::ALL.map(|language| runs(&host, language)));
+                findings.extend(Language::ALL.map(|language| check_script(&host, language)));
             }
         }
-        Err(error) => findings.push(Finding::wrong(
+        Err(error) => findings.push(Finding::failed(
             "cache directory",
             error,
             "remove others' write access (`chmod -R go-w DIR`), or choose another with --cache-dir",
@@ -117,12 +118,12 @@ pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32>
     if args.json {
         out_json(&serde_json::json!({ "ok": !any_wrong, "checks": findings }))?;
     } else {
-        out(&rendered(&findings))?;
+        out(&render_findings(&findings))?;
     }
     Ok(i32::from(any_wrong))
 }
 
-fn rendered(findings: &[Finding]) -> String {
+fn render_findings(findings: &[Finding]) -> String {
     let width = findings.iter().map(|finding| finding.check.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for Finding { check, status, detail, remedy } in findings {
@@ -140,7 +141,7 @@ fn rendered(findings: &[Finding]) -> String {
 }
 
 /// Checks for a Python package installer, because the interpreters are published as Python packages.
-fn fetcher() -> Finding {
+fn check_fetcher() -> Finding {
     let ways: [&[&str]; 5] = [&["python3", "-m", "pip"], &["python", "-m", "pip"], &["pip3"], &["pip"], &["uv", "pip"]];
     match ways.into_iter().find(|way| has_version(way)) {
         Some(way) => Finding::ok("fetching", format!("`{}` works", way.join(" "))),
@@ -161,7 +162,7 @@ fn has_version(command: &[&str]) -> bool {
 }
 
 /// Checks `ulimit -v`, the usual reason why a guest's memory cannot be allocated.
-fn address_space() -> Finding {
+fn check_address_space() -> Finding {
     let name = "address space";
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let soft = limits
@@ -169,7 +170,7 @@ fn address_space() -> Finding {
         .find_map(|line| line.strip_prefix("Max address space"))
         .and_then(|rest| rest.split_whitespace().next());
     match soft.map(|soft| (soft, soft.parse::<u64>())) {
-        Some((_, Ok(max))) if max < ADDRESS_SPACE_NEEDED_BYTES => Finding::wrong(
+        Some((_, Ok(max))) if max < ADDRESS_SPACE_NEEDED_BYTES => Finding::failed(
             name,
             anyhow!(
                 "limited to {}; each guest reserves {} but does not use all of it",
@@ -184,7 +185,7 @@ fn address_space() -> Finding {
 }
 
 /// Checks for strict overcommit accounting, which counts reserved memory as used.
-fn overcommit() -> Finding {
+fn check_overcommit() -> Finding {
     let name = "overcommit";
     match fs::read_to_string("/proc/sys/vm/overcommit_memory").as_deref().map(str::trim) {
         Ok("2") => Finding::warning(
@@ -197,7 +198,7 @@ fn overcommit() -> Finding {
 }
 
 /// Checks who can write to the stored sessions, and whether each session can be read.
-fn sessions(store: Option<&Path>) -> Finding {
+fn check_sessions(store: Option<&Path>) -> Finding {
     let name = "stored sessions";
     let at = store.map(Path::to_owned).or_else(|| Some(session_dir::state_dir().ok()?.join(SESSIONS)));
     // A directory that other users can write to is rejected without listing it. A missing directory is not created.
@@ -221,13 +222,13 @@ fn sessions(store: Option<&Path>) -> Finding {
         }
         Err(error) => {
             let remedy = if is_url(&at) { REMOTE_REMEDY } else { DIRECTORY_REMEDY };
-            Finding::wrong(name, error, remedy)
+            Finding::failed(name, error, remedy)
         }
     }
 }
 
 /// Verifies the full digests of a runtime, which a run does not compute.
-fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, bundled, .. }: &RuntimeInfo) -> Finding {
+fn check_runtime(engine: &Engine, RuntimeInfo { name, fetched, prepared, bundled, .. }: &RuntimeInfo) -> Finding {
     let check = format!("runtime {name}");
     match engine.verify(name) {
         Ok(()) if *prepared && *fetched => Finding::ok(check, "the checksums of binary, code and prepared image match"),
@@ -237,7 +238,7 @@ fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, bundled, .. 
         }
         Ok(()) if *bundled => Finding::ok(check, "bundled; the checksums of the unpacked files match"),
         Ok(()) => Finding::ok(check, "not fetched yet; the first run fetches it"),
-        Err(error) => Finding::wrong(
+        Err(error) => Finding::failed(
             check,
             error,
             format!("run `glovebox runtimes remove {name}`, then `glovebox runtimes prepare {name}`"),
@@ -245,15 +246,15 @@ fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, bundled, .. 
     }
 }
 
-/// Like [`verified`], but for custom images.
-fn custom_images(engine: &Engine) -> Vec<Finding> {
+/// Like [`check_runtime`], but for custom images.
+fn check_custom_images(engine: &Engine) -> Vec<Finding> {
     let images = engine.images().unwrap_or_default().into_iter();
     let verified = images.map(|(name, found)| {
         let check = format!("image {}", escaped(&name));
         let runtime = found.as_ref().ok().map(|image| image.runtime.clone());
         match found.and_then(|_| engine.verify(&name)) {
             Ok(()) => Finding::ok(check, "the checksums of description and prepared image match"),
-            Err(error) => Finding::wrong(
+            Err(error) => Finding::failed(
                 check,
                 error,
                 match runtime {
@@ -270,8 +271,8 @@ fn custom_images(engine: &Engine) -> Vec<Finding> {
     verified.collect()
 }
 
-/// Like [`verified`], but for the TypeScript stripper, which is downloaded differently.
-fn verified_tool(engine: &Engine, ToolInfo { name, fetched, prepared, bundled, .. }: &ToolInfo) -> Finding {
+/// Like [`check_runtime`], but for the TypeScript stripper, which is downloaded differently.
+fn check_tool(engine: &Engine, ToolInfo { name, fetched, prepared, bundled, .. }: &ToolInfo) -> Finding {
     let check = format!("tool {name}");
     if !*fetched && !*prepared {
         if *bundled {
@@ -288,7 +289,7 @@ fn verified_tool(engine: &Engine, ToolInfo { name, fetched, prepared, bundled, .
     }
     match engine.verify(name) {
         Ok(()) => Finding::ok(check, "the checksums of the fetched files match"),
-        Err(error) => Finding::wrong(
+        Err(error) => Finding::failed(
             check,
             error,
             format!("run `glovebox runtimes remove {name}`, then `glovebox runtimes prepare {name}`"),
@@ -296,20 +297,20 @@ fn verified_tool(engine: &Engine, ToolInfo { name, fetched, prepared, bundled, .
     }
 }
 
-/// Like [`verified`], but for compiled components.
-fn components(engine: &Engine) -> Finding {
+/// Like [`check_runtime`], but for compiled components.
+fn check_components(engine: &Engine) -> Finding {
     let check = "compiled components";
     match engine.verify_components() {
         Ok(ComponentCache { count: 0, .. }) => Finding::ok(check, "none yet"),
         Ok(cache) => Finding::ok(check, format!("{}, {}, with matching checksums", cache.count, bytes(cache.bytes))),
         Err(error) => {
-            Finding::wrong(check, error, "remove the named file; the component is compiled again at its next run")
+            Finding::failed(check, error, "remove the named file; the component is compiled again at its next run")
         }
     }
 }
 
 /// Runs a script in a language, end to end.
-fn runs(host: &Host, language: Language) -> Finding {
+fn check_script(host: &Host, language: Language) -> Finding {
     let check = format!("{language} runs");
     let source = match language {
         Language::Python => "print(1)",
@@ -329,8 +330,8 @@ fn runs(host: &Host, language: Language) -> Finding {
         Ok((execution, _)) => {
             let printed = format!("{}{}", execution.stdout.text(), execution.stderr.text());
             let outcome = execution.outcome.describe();
-            Finding::wrong(check, anyhow!("`{source}` printed `{}`: {outcome}", printed.trim_end()), remedy)
+            Finding::failed(check, anyhow!("`{source}` printed `{}`: {outcome}", printed.trim_end()), remedy)
         }
-        Err(error) => Finding::wrong(check, error, remedy),
+        Err(error) => Finding::failed(check, error, remedy),
     }
 }

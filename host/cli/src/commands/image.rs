@@ -20,7 +20,7 @@ use crate::{
     source::read_file,
     terminal::{
         Column::{Left, Right},
-        HintedError, bytes, counted, note, out, out_json, out_report, printable, table,
+        HintedError, bytes, format_count, note, out, out_json, out_report, printable, table,
     },
 };
 
@@ -297,7 +297,7 @@ fn show(host: &Host, name: &str, json: bool) -> anyhow::Result<()> {
             text.push_str(&format!("preload      {}\n", setup.preload.join(", ")));
         }
         if !setup.code.trim().is_empty() {
-            text.push_str(&format!("setup        {}\n", counted(setup.code.lines().count() as u64, "line")));
+            text.push_str(&format!("setup        {}\n", format_count(setup.code.lines().count() as u64, "line")));
             text.extend(setup.code.lines().map(|line| format!("    {}\n", printable(line))));
         }
     }

@@ -117,7 +117,7 @@ pub(crate) fn run(args: &PackagesArgs) -> anyhow::Result<i32> {
 }
 
 /// Returns the packages of a list as they are printed.
-fn pinned(list: &PackageList, bundled: bool) -> Vec<PackageJson> {
+fn package_entries(list: &PackageList, bundled: bool) -> Vec<PackageJson> {
     let shown = list.packages().iter().map(|package| PackageJson {
         name: package.name.clone(),
         version: package.version.clone(),
@@ -133,8 +133,8 @@ fn pinned(list: &PackageList, bundled: bool) -> Vec<PackageJson> {
 
 fn list(args: &ListArgs) -> anyhow::Result<()> {
     let mut packages = match args.available {
-        true => pinned(&PackageList::catalogue()?, false),
-        false => pinned(&PackageList::builtin()?, true),
+        true => package_entries(&PackageList::catalogue()?, false),
+        false => package_entries(&PackageList::builtin()?, true),
     };
     let dir = user_packages_dir()?;
     if !args.available && dir.is_dir() {

@@ -15,7 +15,7 @@ use crate::{
     args::{GlobalArgs, PolicyArgs, RuntimeArgs},
     engine::{Host, Pooling},
     interrupt,
-    terminal::{OrHint as _, counted, grouped, note, on_one_line, out, out_json},
+    terminal::{OrHint as _, format_count, grouped, note, on_one_line, out, out_json},
 };
 
 /// Maximum number of bytes to read from a file: one more than the maximum length of a recording, 64 MiB.
@@ -112,7 +112,7 @@ fn report(args: &ReplayArgs, execution: &Execution) -> anyhow::Result<()> {
         "equal: {}; {} units of fuel, {}",
         on_one_line(&outcome.describe()),
         grouped(fuel_consumed),
-        counted(calls as u64, "tool call")
+        format_count(calls as u64, "tool call")
     );
     out(&format!("{line}\n")).context("cannot write to standard output")
 }

@@ -263,10 +263,11 @@ fn import_hint(import: &str) -> String {
 
 fn run_hint(error: RunError) -> anyhow::Error {
     match &error {
-        RunError::NotACommand { exports, .. } => {
-            HintedError::new(error.to_string(), format!("call one of its exports with --invoke{}", listed(exports)))
-                .into()
-        }
+        RunError::NotACommand { exports, .. } => HintedError::new(
+            error.to_string(),
+            format!("call one of its exports with --invoke{}", format_exports(exports)),
+        )
+        .into(),
         RunError::Directory { .. } => HintedError::new(error.to_string(), "check the path given to --dir").into(),
         _ => error.into(),
     }
@@ -275,7 +276,7 @@ fn run_hint(error: RunError) -> anyhow::Error {
 fn invoke_hint(error: InvokeError) -> anyhow::Error {
     match error {
         InvokeError::NoSuchFunction { ref exports, .. } => {
-            HintedError::new(error.to_string(), format!("it exports{}", listed(exports))).into()
+            HintedError::new(error.to_string(), format!("it exports{}", format_exports(exports))).into()
         }
         InvokeError::Ambiguous { .. } => HintedError::new(error.to_string(), "write the full name").into(),
         InvokeError::Run(error) => run_hint(error),
@@ -287,7 +288,7 @@ fn invoke_hint(error: InvokeError) -> anyhow::Error {
 const MAX_LISTED: usize = 50;
 
 /// Returns functions with their types, one per line.
-fn listed(exports: &[Export]) -> String {
+fn format_exports(exports: &[Export]) -> String {
     if exports.is_empty() {
         return " no functions".into();
     }

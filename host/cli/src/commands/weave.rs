@@ -156,7 +156,7 @@ fn read(what: &str, path: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
 /// Returns the names of the selected runtimes. Fails if a runtime is unknown or selected twice.
 fn select(known: &[RuntimeInfo], names: &[String]) -> anyhow::Result<Vec<String>> {
     if names.is_empty() {
-        return Ok(suggested(known));
+        return Ok(suggested_runtimes(known));
     }
     let mut selected = Vec::new();
     for name in names {
@@ -175,7 +175,7 @@ fn select(known: &[RuntimeInfo], names: &[String]) -> anyhow::Result<Vec<String>
 
 /// Returns a runtime for each language: the default if it is suitable, otherwise the first suitable runtime. A suitable
 /// runtime is portable and has no data library, which would make the component large.
-fn suggested(known: &[RuntimeInfo]) -> Vec<String> {
+fn suggested_runtimes(known: &[RuntimeInfo]) -> Vec<String> {
     let mut portable: Vec<&RuntimeInfo> =
         known.iter().filter(|runtime| runtime.portable && !runtime.has_library).collect();
     portable.sort_by_key(|runtime| !runtime.default);

@@ -57,7 +57,7 @@ fn finding(line: u32, column: u32, rule: &str, message: &str, tools: &[String]) 
     if !rules().any(|known| known == rule) || can_be_valid(message) {
         return None;
     }
-    let mut message = renamed(message, tools);
+    let mut message = rename_classes(message, tools);
     if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE_CHARS) {
         message.truncate(end);
         message.push('…');
@@ -66,7 +66,7 @@ fn finding(line: u32, column: u32, rule: &str, message: &str, tools: &[String]) 
 }
 
 /// Returns a message in which the names of the declared classes are replaced with the names that scripts use.
-fn renamed(message: &str, tools: &[String]) -> String {
+fn rename_classes(message: &str, tools: &[String]) -> String {
     let mut message = message.replace("Object of type `_Tools`", "`tools`");
     if message.contains("bound method `_") {
         for tool in tools {

@@ -321,7 +321,7 @@ impl<'d, 'a> Machine<'d, 'a> {
         }
         let scope = scope.ok_or_else(|| unknown("enclosing component"))?;
         let list = if outer.kind == Kind::Module { &scope.modules } else { &scope.components };
-        at(list, outer.index).ok_or_else(|| unknown("item of an enclosing component"))
+        item_at(list, outer.index).ok_or_else(|| unknown("item of an enclosing component"))
     }
 
     fn items(&mut self, named: &[NamedItem<'a>]) -> Result<Vec<(&'a str, Value<'a>)>, Refusal> {
@@ -339,10 +339,10 @@ impl<'d, 'a> Machine<'d, 'a> {
         let frame = self.frames.last().ok_or_else(|| unknown("component"))?;
         let scope = self.scopes.get(frame.scope).ok_or_else(|| unknown("component"))?;
         let value = match kind {
-            Kind::Func => at(&frame.functions, index),
-            Kind::Instance => at(&frame.instances, index),
-            Kind::Module => at(&scope.modules, index),
-            Kind::Component => at(&scope.components, index),
+            Kind::Func => item_at(&frame.functions, index),
+            Kind::Instance => item_at(&frame.instances, index),
+            Kind::Module => item_at(&scope.modules, index),
+            Kind::Component => item_at(&scope.components, index),
             Kind::Type | Kind::Value => Some(Value::Opaque(kind)),
         };
         value.ok_or_else(|| unknown(kind.desc()))
@@ -375,7 +375,7 @@ impl<'d, 'a> Machine<'d, 'a> {
     }
 }
 
-fn at<'a>(list: &[Value<'a>], index: u32) -> Option<Value<'a>> {
+fn item_at<'a>(list: &[Value<'a>], index: u32) -> Option<Value<'a>> {
     list.get(usize::try_from(index).ok()?).cloned()
 }
 

@@ -77,7 +77,7 @@ pub(super) fn run(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<i32
         None => args.client.file()?,
     };
     let start = start(global, args)?;
-    let fresh = edited(args, "", &start).unwrap_or_default();
+    let fresh = edit_config(args, "", &start).unwrap_or_default();
     if args.print {
         note(&format!("{} reads this from `{}`:", args.client, escaped(&path)));
         out(&fresh)?;
@@ -86,7 +86,7 @@ pub(super) fn run(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<i32
     // If the path is a symlink, write to its target, so that the link is not replaced.
     let path = fs::canonicalize(&path).unwrap_or(path);
     let before = read(&path)?;
-    let after = edited(args, &before, &start).map_err(|error| {
+    let after = edit_config(args, &before, &start).map_err(|error| {
         let (EditError::Syntax(why) | EditError::Form(why)) = error;
         let hint = format!("the file was not changed; add this yourself:\n{fresh}");
         HintedError::new(format!("cannot change `{}`", escaped(&path)), hint).caused_by(why)
@@ -136,7 +136,7 @@ fn is_found_by(program: &Path, running: &Path, bundle: &Path) -> bool {
     program != running && environment.is_some_and(|environment| bundle.starts_with(environment))
 }
 
-fn edited(args: &InstallArgs, before: &str, start: &Start) -> Result<String, EditError> {
+fn edit_config(args: &InstallArgs, before: &str, start: &Start) -> Result<String, EditError> {
     match args.client.container() {
         Some(container) => add_to_json(before, container, &args.name, &args.client.entry(start)),
         None => add_to_toml(before, &args.name, &start.command, &start.args),

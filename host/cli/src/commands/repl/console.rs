@@ -23,11 +23,11 @@ use super::{
     tokens::Dialect,
 };
 use crate::{
-    commands::session::listed,
+    commands::session::file_table,
     displays, file, interrupt,
     output::{Passthrough, explain, show_value},
     source::bounded_with_hint,
-    terminal::{self, BAD, BROKEN_PIPE_EXIT_CODE, HEAD, HintedError, OrHint as _, counted, note, out},
+    terminal::{self, BAD, BROKEN_PIPE_EXIT_CODE, HEAD, HintedError, OrHint as _, format_count, note, out},
 };
 
 /// Maximum length in bytes of a file for `:load`. The session's own limits apply to the contents.
@@ -128,7 +128,7 @@ impl Console {
     }
 
     /// Returns the source that binds `_` to the value of a JavaScript input, or `None` to run the input unchanged.
-    fn wrapped(&mut self, text: &str) -> anyhow::Result<Option<String>> {
+    fn wrap_last_value(&mut self, text: &str) -> anyhow::Result<Option<String>> {
         let dialect = self.dialect();
         let active = self.active_mut()?;
         if dialect == Dialect::Python || !active.binds_last_value {
@@ -139,13 +139,13 @@ impl Console {
             note("`_` is now your variable and no longer the last value");
             return Ok(None);
         }
-        Ok(last_value::wrapped(&self.parser, text))
+        Ok(last_value::wrap_expression(&self.parser, text))
     }
 
     /// Runs an input and shows its value.
     fn execute(&mut self, text: &str) -> anyhow::Result<NextAction> {
         let dialect = self.dialect();
-        let wrapped = self.wrapped(text)?;
+        let wrapped = self.wrap_last_value(text)?;
         let (active, session) = (self.active()?, self.session()?);
         session::remember(&session)?;
         let (printer, executed) = interrupt::stoppable(|token| {
@@ -214,7 +214,7 @@ impl Console {
             Directive::Help(name) => out(&directive::help(name.as_deref())?)?,
             Directive::Fork(name) => self.fork(name)?,
             Directive::Switch(Some(name)) => self.switch(name)?,
-            Directive::Switch(None) => out(&self.listed())?,
+            Directive::Switch(None) => out(&self.format_sessions())?,
             Directive::Undo(count) => {
                 let active = self.active()?;
                 let undone = session::undo(&active.session()?, count, active.executions_at_start)?;
@@ -228,12 +228,12 @@ impl Console {
                 file::replace(Path::new(&path), &state)?;
             }
             Directive::Load(path) => {
-                let session = self.loaded(&path)?;
+                let session = self.load_session(&path)?;
                 self.replace(session)?;
             }
             Directive::Files(pattern) => {
                 let entries = self.session()?.files().list(pattern.as_deref().unwrap_or("**"))?;
-                out(&listed(&entries))?;
+                out(&file_table(&entries))?;
             }
             Directive::Limits => out(&limits(&self.sandbox)?)?,
             Directive::Reset => {
@@ -272,18 +272,18 @@ impl Console {
     }
 
     /// Returns a list of the sessions, with the current one marked.
-    fn listed(&self) -> String {
+    fn format_sessions(&self) -> String {
         let mut text = String::new();
         for (name, session) in &self.sessions {
             let mark = if *name == self.current { "*" } else { " " };
-            let inputs = counted(session.input_count(), "input");
+            let inputs = format_count(session.input_count(), "input");
             let _ = writeln!(text, "{mark} {HEAD}{}{HEAD:#}, {inputs}", escaped(name));
         }
         text
     }
 
     /// Loads a session from a file.
-    fn loaded(&self, path: &str) -> anyhow::Result<Session> {
+    fn load_session(&self, path: &str) -> anyhow::Result<Session> {
         let what = format!("session file `{}`", escaped(path));
         let file = File::open(path).or_hint(|| format!("cannot read {what}"), "`:save FILE` writes one")?;
         let hint = "import it with `glovebox session import FILE --max-bytes N`, and open it with --session ID";

@@ -32,7 +32,7 @@ pub(super) fn wrapped_name(dialect: Dialect) -> &'static str {
 }
 
 /// Wraps a JavaScript expression so that its value is assigned to `_`. Returns `None` for any other input.
-pub(super) fn wrapped(parser: &Parser, input: &str) -> Option<String> {
+pub(super) fn wrap_expression(parser: &Parser, input: &str) -> Option<String> {
     let expression = input.trim_end().trim_end_matches(';');
     let source = format!("{PREFIX}{expression}{SUFFIX}");
     let is_expression =

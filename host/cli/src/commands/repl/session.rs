@@ -21,7 +21,7 @@ use super::{
 use crate::{
     output::Passthrough,
     session_dir::ActiveSession,
-    terminal::{HintedError, counted},
+    terminal::{HintedError, format_count},
 };
 
 /// A session, and the REPL's own data about it.
@@ -162,7 +162,7 @@ pub(super) fn undo(session: &Session, count: u64, executions_at_start: u64) -> a
     let Some(checkpoint) = reached else {
         let max = checkpoints.first().map_or(0, |first| executions.saturating_sub(first.executions));
         return Err(HintedError::new(
-            format!("{} cannot be undone", counted(count, "input")),
+            format!("{} cannot be undone", format_count(count, "input")),
             match max {
                 0 => "there is nothing to undo".to_owned(),
                 max => format!("`:undo {max}` is the maximum; `checkpoints_retained` under `[session]` in a policy file sets how many checkpoints are retained"),
@@ -172,7 +172,7 @@ pub(super) fn undo(session: &Session, count: u64, executions_at_start: u64) -> a
     };
     session.undo_to(checkpoint.id).context("cannot roll the session back")?;
     let undone = executions - checkpoint.executions;
-    Ok(format!("undid {}", counted(undone, "input")))
+    Ok(format!("undid {}", format_count(undone, "input")))
 }
 
 const ERROR: Style = AnsiColor::Red.on_default();

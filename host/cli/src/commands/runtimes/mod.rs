@@ -234,13 +234,13 @@ impl RuntimeOrTool {
     }
 }
 
-fn known(host: &Host) -> anyhow::Result<Vec<RuntimeOrTool>> {
+fn runtimes_and_tools(host: &Host) -> anyhow::Result<Vec<RuntimeOrTool>> {
     let tools = host.engine.tools()?.into_iter().map(RuntimeOrTool::Tool);
     Ok(host.engine.runtimes()?.into_iter().map(RuntimeOrTool::Runtime).chain(tools).collect())
 }
 
 fn select(host: &Host, args: &NameArgs, unnamed: DefaultSelection) -> anyhow::Result<Vec<RuntimeOrTool>> {
-    let known = known(host)?;
+    let known = runtimes_and_tools(host)?;
     if args.names.is_empty() {
         // `glovebox run` starts scripts on the default runtimes, or on the runtimes from which the default runtimes are
         // derived.
@@ -289,7 +289,7 @@ fn overview(host: &Host, args: &ListArgs) -> anyhow::Result<()> {
 }
 
 fn list(host: &Host, args: &ListArgs) -> anyhow::Result<()> {
-    let mut runtimes = known(host)?;
+    let mut runtimes = runtimes_and_tools(host)?;
     if !args.names.is_empty() {
         runtimes = args.names.iter().map(|name| find(&runtimes, name)).collect::<anyhow::Result<_>>()?;
     }
@@ -396,7 +396,7 @@ fn prepare(host: &Host, args: &PrepareArgs) -> anyhow::Result<()> {
 }
 
 fn add(host: &Host, args: &AddArgs) -> anyhow::Result<()> {
-    let known = known(host)?;
+    let known = runtimes_and_tools(host)?;
     // Report unknown names before preparing the first interpreter.
     let found = args.names.iter().map(|name| find(&known, name)).collect::<anyhow::Result<Vec<_>>>()?;
     for known in &found {

@@ -19,7 +19,7 @@ use crate::{
     source::{STDIN, bounded},
     terminal::{
         Column::{Left, Right},
-        HintedError, bytes, counted, grouped, out_report, table, write_printable,
+        HintedError, bytes, format_count, grouped, out_report, table, write_printable,
     },
 };
 
@@ -143,7 +143,7 @@ enum Action {
 
 impl Action {
     /// Returns `true` for actions that change the session, which must then be saved.
-    fn changes(&self) -> bool {
+    fn is_change(&self) -> bool {
         !matches!(self, Self::Ls { .. } | Self::Cat { .. } | Self::Get { .. } | Self::Tar { .. })
     }
 }
@@ -152,7 +152,7 @@ pub(super) fn run(global: &GlobalArgs, session_dir: &SessionDir, args: &FilesArg
     let host = Host::open(global, Pooling::Single)?;
     let session = session_dir.activate_existing(&host, &args.activate, &args.id)?;
     act(args, &session.session()?).map_err(hinted)?;
-    if args.action.changes() {
+    if args.action.is_change() {
         session.save().with_context(|| format!("cannot save session `{}`", args.id))?;
     }
     Ok(())
@@ -163,7 +163,7 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
     match &args.action {
         Action::Ls { pattern } => {
             let entries = files.list(pattern)?;
-            out_report(args.json, &entries, || listed(&entries))?;
+            out_report(args.json, &entries, || file_table(&entries))?;
         }
         Action::Cat { path } => {
             let bytes = files.read(path)?;
@@ -256,7 +256,7 @@ fn name_of(host: &Path) -> anyhow::Result<String> {
 }
 
 /// Returns a table of files.
-pub(crate) fn listed(entries: &[FileEntry]) -> String {
+pub(crate) fn file_table(entries: &[FileEntry]) -> String {
     let rows = entries.iter().map(|entry| {
         let (size, mark) = match entry.kind {
             FileKind::Directory => (String::new(), "/"),
@@ -270,7 +270,7 @@ pub(crate) fn listed(entries: &[FileEntry]) -> String {
 
 fn report(args: &FilesArgs, report: &CopyReport) -> anyhow::Result<()> {
     out_report(args.json, report, || {
-        let mut text = format!("{}, {}", counted(report.file_count, "file"), bytes(report.bytes));
+        let mut text = format!("{}, {}", format_count(report.file_count, "file"), bytes(report.bytes));
         if report.skipped_count > 0 {
             text += &format!(
                 "; {} skipped: special files, invalid names, or links that leave the target directory",

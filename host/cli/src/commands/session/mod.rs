@@ -25,12 +25,12 @@ use crate::{
     source::STDIN,
     terminal::{
         Column::{Left, Right},
-        HEAD, HintedError, OrHint as _, ago, bytes, counted, grouped, note, out, out_json, out_report, table,
+        HEAD, HintedError, OrHint as _, ago, bytes, format_count, grouped, note, out, out_json, out_report, table,
     },
 };
 use files::FilesArgs;
 
-pub(crate) use files::listed;
+pub(crate) use files::file_table;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -257,7 +257,7 @@ fn print(report: &PruneReport) -> anyhow::Result<()> {
         note(&format!("`{}` could not be deleted: {}", error.id, error.message));
     }
     let verb = if report.dry_run { "would delete" } else { "deleted" };
-    let count = counted(report.deleted.len().try_into().unwrap_or(u64::MAX), "session");
+    let count = format_count(report.deleted.len().try_into().unwrap_or(u64::MAX), "session");
     Ok(out(&format!("{verb} {count}, {}\n", bytes(report.reclaimed_bytes)))?)
 }
 
