@@ -157,13 +157,13 @@ impl Meter {
             return Err(exceeded("fuel", self.quotas.fuel, RAISE));
         }
         self.count(&mut used)?;
-        Ok(self.bill(&mut used, fuel, budget))
+        Ok(self.reserve_fuel(&mut used, fuel, budget))
     }
 
     /// Reserves fuel for a call that runs no script, but may roll a session back or run its exit handlers. The
     /// reservation is empty if no fuel remains.
-    pub(super) fn passing(self: &Arc<Self>, fuel: u64, budget: &Budget) -> FuelReservation {
-        self.bill(&mut self.used(), fuel, budget)
+    pub(super) fn reserve_available(self: &Arc<Self>, fuel: u64, budget: &Budget) -> FuelReservation {
+        self.reserve_fuel(&mut self.used(), fuel, budget)
     }
 
     /// Counts a call that uses no fuel.
@@ -179,7 +179,7 @@ impl Meter {
         Ok(())
     }
 
-    fn bill(self: &Arc<Self>, used: &mut Usage, fuel: u64, budget: &Budget) -> FuelReservation {
+    fn reserve_fuel(self: &Arc<Self>, used: &mut Usage, fuel: u64, budget: &Budget) -> FuelReservation {
         let fuel = fuel.min(self.quotas.fuel.saturating_sub(used.fuel));
         used.fuel += fuel;
         budget.renew(fuel);

@@ -92,7 +92,7 @@ impl Caller {
         SandboxFailure: From<E>,
     {
         let session = resource.session();
-        let _bill = self.meter.passing(session.sandbox().policy().limits.fuel, &resource.keeper().budget);
+        let _bill = self.meter.reserve_available(session.sandbox().policy().limits.fuel, &resource.keeper().budget);
         Ok(work(session)?)
     }
 }

@@ -135,7 +135,7 @@ impl Platform for EnginePlatform {
     }
 
     fn fuel_limit(&self, allowed: u64) -> u64 {
-        self.budget.within(allowed)
+        self.budget.fuel_within_budget(allowed)
     }
 
     fn used_fuel(&self) -> u64 {
@@ -190,7 +190,7 @@ impl Budget {
     }
 
     /// Returns the fuel that an execution may use: the lower of its limit `fuel` and the remaining budget.
-    pub(crate) fn within(&self, fuel: u64) -> u64 {
+    pub(crate) fn fuel_within_budget(&self, fuel: u64) -> u64 {
         self.0.as_ref().map_or(fuel, |left| left.load(Ordering::SeqCst).min(fuel))
     }
 
@@ -262,7 +262,7 @@ impl Watch for Stopwatch {
 
 impl Stopwatch {
     /// Returns a stopwatch that started `by` earlier.
-    pub(crate) fn earlier(self, by: Duration) -> Self {
+    pub(crate) fn started_earlier(self, by: Duration) -> Self {
         Self(self.0.checked_sub(by).unwrap_or(self.0))
     }
 

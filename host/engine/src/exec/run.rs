@@ -143,11 +143,13 @@ impl<'a> PreparedRequest<'a> {
 
     /// Returns a context for work before the execution, with a new clock and the request's cancellation.
     pub(crate) fn ctx(&self) -> ExecutionCtx {
-        self.cancelled(EnginePlatform::new(self.cancel.clone()).begin(self.sandbox.0.policy.limits.timeout()))
+        self.with_automatic_cancellation(
+            EnginePlatform::new(self.cancel.clone()).begin(self.sandbox.0.policy.limits.timeout()),
+        )
     }
 
     /// Applies the request's automatic cancellation.
-    fn cancelled(&self, ctx: ExecutionCtx) -> ExecutionCtx {
+    fn with_automatic_cancellation(&self, ctx: ExecutionCtx) -> ExecutionCtx {
         let after = self.cancel_at.map(|at| ctx.watch().at(at));
         ctx.cancelled_after(after)
     }
@@ -174,16 +176,16 @@ impl<'a> PreparedRequest<'a> {
         };
         // The clock of a resumed execution continues.
         let before = self.options.replay.as_ref().map_or(Duration::ZERO, |suspended| suspended.elapsed());
-        let ctx = platform.begin_at(Stopwatch(Instant::now()).earlier(before), limits.timeout());
+        let ctx = platform.begin_at(Stopwatch(Instant::now()).started_earlier(before), limits.timeout());
         let ctx = match &self.translation {
-            Some(translation) => ctx.begun_at(translation.begun.earlier(before)),
+            Some(translation) => ctx.begun_at(translation.begun.started_earlier(before)),
             None => ctx,
         };
         // Repeatable executions must not be stopped early by a fuel reserve. Unmetered executions cannot run out of
         // fuel.
         let is_recording = self.recorded.is_some() || self.options.repeated.is_some();
         let keeps_none = inner.policy.is_repeatable() || is_recording || inner.policy.metering == Metering::None;
-        let soft = SoftStop::within(limits, self.options.budget.within(limits.fuel), keeps_none);
+        let soft = SoftStop::within(limits, self.options.budget.fuel_within_budget(limits.fuel), keeps_none);
         if let Some(pending) = &self.options.pending {
             pending.set_approver(self.options.is_approver);
         }
@@ -209,7 +211,7 @@ impl<'a> PreparedRequest<'a> {
             Some(journal) => ctx.with_journal(journal),
             None => ctx,
         };
-        self.cancelled(ctx)
+        self.with_automatic_cancellation(ctx)
     }
 
     /// Returns `true` if the execution needs the state of its session before it starts.
@@ -310,7 +312,7 @@ impl<'a> PreparedRequest<'a> {
     }
 
     /// Returns the result of a script that could not be translated, and charges the translation's fuel.
-    fn rejected(&self, guest: &Guest) -> Option<CallResult> {
+    fn rejection_result(&self, guest: &Guest) -> Option<CallResult> {
         let (Rejection { outcome, after, charge, .. }, fuel) = self.rejection()?;
         self.options.budget.spend(*charge);
         Some(CallResult {
@@ -337,7 +339,7 @@ impl<'a> PreparedRequest<'a> {
         let (runtime, limits) = (&*inner.runtime, &inner.policy.limits);
         events::start(runtime.language, self.parts.session_id.as_deref(), limits);
         let script = self.script(last);
-        let rejected = self.rejected(guest);
+        let rejected = self.rejection_result(guest);
         // The interpreter never runs a rejected script, so print the error in the interpreter's format for syntax
         // errors.
         let printed = rejected.as_ref().and_then(|ran| ran.outcome.raised()).map(|raised| {

@@ -20,7 +20,7 @@ use crate::{
     exec::{
         request::RequestParts,
         suspend::{StateBefore, Suspension, call_bytes},
-        transcript::{Transcript, written},
+        transcript::{Transcript, finished_output},
     },
     tools::{PendingCalls, Progress},
 };
@@ -371,7 +371,7 @@ impl Started {
     #[must_use]
     pub fn read_output(&self, stream: Stream, offset: u64, len_bytes: u64) -> Vec<u8> {
         let live = self.shared.transcript.read(stream, offset, len_bytes);
-        live.or_else(|| self.execution().map(|execution| written(&execution, stream, offset, len_bytes)))
+        live.or_else(|| self.execution().map(|execution| finished_output(&execution, stream, offset, len_bytes)))
             .unwrap_or_default()
     }
 

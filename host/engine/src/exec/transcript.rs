@@ -49,7 +49,7 @@ impl Transcript {
 }
 
 /// Like [`Transcript::read`], but for a finished execution.
-pub(super) fn written(execution: &Execution, stream: Stream, offset: u64, len_bytes: u64) -> Vec<u8> {
+pub(super) fn finished_output(execution: &Execution, stream: Stream, offset: u64, len_bytes: u64) -> Vec<u8> {
     let output = match stream {
         Stream::Stdout => &execution.stdout,
         Stream::Stderr => &execution.stderr,

@@ -34,7 +34,7 @@ fn host_missing(path: &Path) -> FilesError {
 }
 
 /// Returns a host path's type, without following links. Returns `None` if the path does not exist.
-fn place(host: &Path) -> Result<Option<HostTarget<'_>>, FilesError> {
+fn host_target(host: &Path) -> Result<Option<HostTarget<'_>>, FilesError> {
     match fs::symlink_metadata(host) {
         Ok(metadata) if metadata.is_symlink() => Err(FilesError::HostLink { path: host.to_owned() }),
         Ok(metadata) if metadata.is_dir() => Ok(Some(HostTarget::Directory)),
@@ -82,7 +82,7 @@ pub(super) fn from_host(
     to: &str,
     if_exists: IfExists,
 ) -> Result<CopyReport, FilesError> {
-    match place(host)? {
+    match host_target(host)? {
         None => Err(host_missing(host)),
         Some(HostTarget::File(dir, name)) => {
             let to = entry_path(to)?;
@@ -185,7 +185,7 @@ pub(super) fn to_host(
     let mut made = None;
     let mut plan = Plan { if_exists, steps: Vec::new(), report: CopyReport::default() };
     let directory = if stat.kind == FileKind::Directory {
-        match place(host)? {
+        match host_target(host)? {
             Some(HostTarget::Directory) => {}
             Some(HostTarget::File(..)) => {
                 return Err(FilesError::Workspace(FileError::Exists { path: host.display().to_string() }));
@@ -197,7 +197,7 @@ pub(super) fn to_host(
         }
         HostDirectory::open_for_writing(host, DEFAULT_LOCK_WAIT)?
     } else {
-        let place = match place(host)? {
+        let place = match host_target(host)? {
             Some(place) => place,
             None => file_place(host)?,
         };

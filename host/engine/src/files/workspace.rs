@@ -203,7 +203,7 @@ pub(crate) struct CommitResult {
 impl CommitResult {
     /// Returns `Some(true)` if all changes were committed, `Some(false)` if only some were, and `None` if none were or
     /// there were no changes.
-    pub(crate) fn whole(&self) -> Option<bool> {
+    pub(crate) fn all_committed(&self) -> Option<bool> {
         self.any.then_some(self.failed.is_none())
     }
 }

@@ -69,7 +69,7 @@ pub(crate) trait MeteredData: Sized + 'static {
 }
 
 /// Adds metering to a module, or returns it unchanged if `metering` is off.
-pub(crate) fn metered(metering: Metering, wasm: Vec<u8>, counter: Counter<'_>) -> Result<Vec<u8>, WeaveError> {
+pub(crate) fn add_metering(metering: Metering, wasm: Vec<u8>, counter: Counter<'_>) -> Result<Vec<u8>, WeaveError> {
     match metering {
         Metering::Fuel => glovebox_weave::metered(&wasm, counter),
         Metering::None => Ok(wasm),
@@ -213,7 +213,7 @@ mod tests {
     fn instance(allowed: usize) -> (Store<MeteredState>, Instance) {
         let engine = Engine::default();
         let module = wat::parse_str(MODULE).unwrap();
-        let module = Module::new(&engine, metered(Metering::Fuel, module, Counter::Own).unwrap()).unwrap();
+        let module = Module::new(&engine, add_metering(Metering::Fuel, module, Counter::Own).unwrap()).unwrap();
         let mut linker = Linker::new(&engine);
         define_refuel(&mut linker).unwrap();
         let host = |caller: Caller<'_, MeteredState>| i64::try_from(left(caller)).unwrap();
@@ -325,6 +325,6 @@ mod tests {
         assert_eq!(left(&mut store), u64::MAX);
         set(&mut store, 7).unwrap();
         assert!(matches!(store.data().fuel, Fuel::Uncounted(7)));
-        assert_eq!(metered(Metering::None, vec![1], Counter::Own).unwrap(), [1]);
+        assert_eq!(add_metering(Metering::None, vec![1], Counter::Own).unwrap(), [1]);
     }
 }

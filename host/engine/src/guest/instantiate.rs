@@ -43,7 +43,7 @@ pub(crate) fn instantiate(
         // A custom binary can have a start function, which runs here. Other errors come from the pool or the system.
         let (reason, trap) = (format!("{error:#}"), error.downcast_ref::<Trap>().map(ToString::to_string));
         match (classify(error), trap) {
-            (EarlyEnd::Stopped(stop), _) => failed_start(&described(&stop)),
+            (EarlyEnd::Stopped(stop), _) => failed_start(&describe_stop(&stop)),
             (EarlyEnd::Trapped(TrapKind::Other), _) | (_, None) => ExecuteError::Instantiate { reason },
             (EarlyEnd::Trapped(_), Some(trap)) => failed_start(&trap),
         }
@@ -76,7 +76,7 @@ fn failed_start(cause: &str) -> ExecuteError {
 }
 
 /// Describes why a start function was stopped.
-fn described(stop: &Stop) -> String {
+fn describe_stop(stop: &Stop) -> String {
     match stop {
         Stop::Exit(code) => format!("it exited with {code}"),
         Stop::OutOfFuel => "it ran out of fuel".to_owned(),
@@ -171,12 +171,12 @@ impl Template {
         let memory = instantiate_memory(&mut *store, memory)?;
         let imports = code.base.imports().map(|import| match import.ty() {
             ExternType::Memory(_) => Ok(memory.into()),
-            _ => linker.get_by_import(&mut *store, &import).ok_or_else(|| missing(import.name())),
+            _ => linker.get_by_import(&mut *store, &import).ok_or_else(|| missing_export(import.name())),
         });
         let imports = imports.collect::<wasmtime::Result<Vec<Extern>>>()?;
         let instance = Instance::new(&mut *store, &code.base, &imports)?;
         for (name, value) in globals {
-            let global = instance.get_global(&mut *store, name).ok_or_else(|| missing(name))?;
+            let global = instance.get_global(&mut *store, name).ok_or_else(|| missing_export(name))?;
             global.set(&mut *store, *value)?;
         }
         if let Some(parts) = &code.parts {
@@ -189,10 +189,10 @@ impl Template {
 /// Instantiates a module that defines only a memory.
 pub(crate) fn instantiate_memory<T>(store: &mut Store<T>, module: &Module) -> wasmtime::Result<Memory> {
     let instance = Instance::new(&mut *store, module, &[])?;
-    instance.get_memory(store, MEMORY_EXPORT).ok_or_else(|| missing(MEMORY_EXPORT))
+    instance.get_memory(store, MEMORY_EXPORT).ok_or_else(|| missing_export(MEMORY_EXPORT))
 }
 
-fn missing(name: &str) -> wasmtime::Error {
+fn missing_export(name: &str) -> wasmtime::Error {
     wasmtime::Error::msg(format!("`{name}` is missing"))
 }
 

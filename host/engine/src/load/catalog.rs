@@ -117,7 +117,7 @@ impl EngineInner {
 }
 
 /// Returns `true` if `word` occurs in `source` as a whole word.
-fn names(source: &str, word: &str) -> bool {
+fn contains_word(source: &str, word: &str) -> bool {
     let is_part = |next: Option<char>| next.is_some_and(|next| next.is_alphanumeric() || next == '_');
     source.match_indices(word).any(|(at, _)| {
         let (before, after) = (source.get(..at), source.get(at.saturating_add(word.len())..));
@@ -265,7 +265,7 @@ impl Engine {
         let name = self.0.preferred(language)?;
         let entry = self.0.find(name)?.entry;
         let image = entry.image.as_ref().filter(|image| !image.modules.is_empty());
-        let base = image.filter(|image| !image.modules.iter().any(|module| names(source, module)));
+        let base = image.filter(|image| !image.modules.iter().any(|module| contains_word(source, module)));
         Ok(base.map_or(name, |image| &image.runtime).to_owned())
     }
 
@@ -378,17 +378,17 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use super::names;
+    use super::contains_word;
 
     #[test]
     fn only_whole_words_name_a_module() {
         for source in
             ["import numpy", "from numpy.linalg import solve", "x = numpy", "(numpy)", "'numpy'", "a;numpy as np"]
         {
-            assert!(names(source, "numpy"), "{source}");
+            assert!(contains_word(source, "numpy"), "{source}");
         }
         for source in ["", "num", "numpys", "_numpy", "numpy_like", "numpy2", "énumpy", "numpyé"] {
-            assert!(!names(source, "numpy"), "{source}");
+            assert!(!contains_word(source, "numpy"), "{source}");
         }
     }
 }

@@ -93,7 +93,7 @@ impl EngineInner {
     /// Returns a part of an interpreter's code. Compiles it if it is not in the cache.
     fn part(&self, inputs: &CodeInputs, number: usize) -> Result<Module, RuntimeError> {
         let artefact = self.part_artefact(inputs, number)?;
-        aot::load(&self.wasmtime, artefact.aot).map_err(|error| wrong(inputs, &error))
+        aot::load(&self.wasmtime, artefact.aot).map_err(|error| invalid_code(inputs, &error))
     }
 
     pub(crate) fn part_artefact(&self, inputs: &CodeInputs, number: usize) -> Result<Artefact, RuntimeError> {
@@ -105,11 +105,11 @@ impl EngineInner {
                 wasm = rewrite::part_of(&wasm, &inputs.recipe.parts, number).map_err(rewriting)?;
             }
             let counter = if number == 0 { Counter::Own } else { Counter::ImportedFrom(rewrite::BASE_IMPORT) };
-            wasm = fuel::metered(self.metering, wasm, counter).map_err(|error| wrong(inputs, &error))?;
+            wasm = fuel::add_metering(self.metering, wasm, counter).map_err(|error| invalid_code(inputs, &error))?;
             self.progress.message(&compiling(inputs, number, wasm.len()));
             // Compiling recurses deeply, and the caller's thread may have a small stack.
             let compiled = self.stacks.run(|| aot::compile(&self.wasmtime, &wasm));
-            let aot = compiled.map_err(RuntimeError::Stack)?.map_err(|error| wrong(inputs, &error))?;
+            let aot = compiled.map_err(RuntimeError::Stack)?.map_err(|error| invalid_code(inputs, &error))?;
             Ok(NewArtefact { aot, record: ImageRecord::of_code(Digest::of(&wasm)) })
         })
     }
@@ -146,7 +146,7 @@ impl Parts {
             let name = if import.module() == MEMORY_IMPORT.0 { MEMORY } else { import.name() };
             let mut found = exporting.iter().enumerate();
             let found = found.find_map(|(nth, module)| Some((nth, module.get_export_index(name)?)));
-            found.ok_or_else(|| wrong(&self.inputs, &wasmtime::Error::msg(format!("`{name}` is missing"))))
+            found.ok_or_else(|| invalid_code(&self.inputs, &wasmtime::Error::msg(format!("`{name}` is missing"))))
         };
         let imports = module.imports().map(find).collect::<Result<_, _>>()?;
         Ok(Part { module, imports })
@@ -160,7 +160,7 @@ fn no_part(inputs: &CodeInputs, number: usize) -> RuntimeError {
     RuntimeError::Load { name: inputs.name.clone(), reason: format!("its code has no part {number}") }
 }
 
-fn wrong(inputs: &CodeInputs, error: &dyn Display) -> RuntimeError {
+fn invalid_code(inputs: &CodeInputs, error: &dyn Display) -> RuntimeError {
     RuntimeError::Load { name: inputs.name.clone(), reason: format!("{error:#}") }
 }
 

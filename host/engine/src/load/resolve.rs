@@ -378,7 +378,7 @@ impl EngineInner {
             library: self.library(plan)?,
             packages: self.packages_of(plan)?,
         };
-        Ok(self.keep(id, runtime))
+        Ok(self.keep_loaded(id, runtime))
     }
 
     /// Returns a runtime's library. Fetches it if it is missing.
@@ -454,7 +454,7 @@ impl EngineInner {
         let stripped = rewrite::strip(&binary.bytes)
             .map_err(|source| RuntimeError::Rewrite { name: plan.name.clone(), source })?;
         Module::validate(&self.wasmtime, &stripped).map_err(|error| plan.wrong(&error))?;
-        let metered = fuel::metered(self.metering, stripped.clone(), Counter::Own);
+        let metered = fuel::add_metering(self.metering, stripped.clone(), Counter::Own);
         let metered =
             metered.map_err(|error| RuntimeError::Load { name: plan.name.clone(), reason: error.to_string() })?;
         let aot = aot::compile(&self.wasmtime, &metered).map_err(|error| plan.wrong(&error))?;

@@ -82,7 +82,7 @@ impl HostDirectory {
         // If undoing fails after this point, the journal stays for the next recovery.
         let undone = site.carry_out(&journal.steps)?;
         if undone.is_none() {
-            settle(&mut site, &journal.steps, &mut written);
+            update_states(&mut site, &journal.steps, &mut written);
         }
         discard(&site);
         undone.map_or(Ok(written), Err)
@@ -103,7 +103,7 @@ pub(super) fn prepare(
     let (mut steps, written) = (std::mem::take(&mut stager.steps), std::mem::take(&mut stager.written));
     // Check after staging, which can take a long time, so that little time passes between the check and the changes.
     site.check(&steps)?;
-    site.keep(&mut steps)?;
+    site.save_replaced(&mut steps)?;
     let inode = |folder: &Folder| {
         let both = folder.device_and_inode();
         both.map(|(_, inode)| inode).map_err(MountError::io("inspect", "."))
@@ -115,7 +115,7 @@ pub(super) fn prepare(
 
 /// Updates the reported states, because moving a file to its path changes its change time. If the host has changed a
 /// file in the meantime, the old state is kept, so that the next commit conflicts.
-fn settle(site: &mut CommitSite<'_>, steps: &[JournalStep], written: &mut [(String, SourceStat)]) {
+fn update_states(site: &mut CommitSite<'_>, steps: &[JournalStep], written: &mut [(String, SourceStat)]) {
     let moved = steps.iter().filter_map(|step| match step {
         JournalStep::Create { path, new, .. } | JournalStep::Replace { path, new, .. } => Some((path.as_str(), new)),
         JournalStep::Remove { .. } | JournalStep::RemoveFolder { .. } => None,
@@ -124,7 +124,7 @@ fn settle(site: &mut CommitSite<'_>, steps: &[JournalStep], written: &mut [(Stri
     for (path, stat) in written {
         if let Some(new) = moved.get(path.as_str())
             && let Ok(EntryAt::Known(now)) = site.find(path)
-            && now.same(new)
+            && now.is_unchanged(new)
         {
             *stat = now.source_stat();
         }

@@ -184,7 +184,11 @@ impl HostDirectory {
     }
 
     /// Opens the parent directory of `path` and calls `action` with it and the last name of `path`.
-    fn at<T>(&self, path: &str, action: impl FnOnce(&Folder, &str) -> io::Result<T>) -> Result<T, SourceError> {
+    fn in_parent_of<T>(
+        &self,
+        path: &str,
+        action: impl FnOnce(&Folder, &str) -> io::Result<T>,
+    ) -> Result<T, SourceError> {
         let (names, last) = commit::split_last(path).map_err(|e| source_error(path, &e))?;
         if is_reserved_path(path) {
             return Err(source_error(path, &io::Error::from(io::ErrorKind::NotFound)));
@@ -249,14 +253,14 @@ impl MountSource for HostDirectory {
         }
         let found = Walker::new(&self.root).enter(&names).and_then(|folder| folder.find(last));
         match found {
-            Ok(found) => Ok(found.known().map(|ident| ident.source_stat())),
+            Ok(found) => Ok(found.into_identity().map(|ident| ident.source_stat())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(source_error(path, &error)),
         }
     }
 
     fn read(&self, path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
-        self.at(path, |folder, name| {
+        self.in_parent_of(path, |folder, name| {
             let (file, ident) = folder.open_file(name)?;
             // The operating system rejects offsets beyond `i64::MAX`, so return early.
             if offset >= ident.size_bytes {
@@ -272,7 +276,7 @@ impl MountSource for HostDirectory {
     }
 
     fn read_link(&self, path: &str) -> Result<String, SourceError> {
-        self.at(path, |folder, name| {
+        self.in_parent_of(path, |folder, name| {
             let target = folder.read_link(name)?.into_os_string().into_string();
             target.map_err(|_| io::ErrorKind::InvalidData.into())
         })

@@ -76,7 +76,7 @@ impl EntryIdentity {
     }
 
     /// Returns a copy without the change time, for an entry that is moved to another name.
-    pub(super) fn moved(self) -> Self {
+    pub(super) fn without_change_time(self) -> Self {
         Self { changed: None, ..self }
     }
 
@@ -96,7 +96,7 @@ impl EntryIdentity {
 
     /// Returns `true` if `other` is the same entry, unchanged. The size and times of a directory change with its
     /// entries, so only its inode is compared.
-    pub(super) fn same(&self, other: &Self) -> bool {
+    pub(super) fn is_unchanged(&self, other: &Self) -> bool {
         self.kind == other.kind
             && self.inode == other.inode
             && (self.kind == EntryKind::Folder
@@ -122,7 +122,7 @@ pub(super) enum EntryAt {
 }
 
 impl EntryAt {
-    pub(super) fn known(self) -> Option<EntryIdentity> {
+    pub(super) fn into_identity(self) -> Option<EntryIdentity> {
         match self {
             Self::Known(ident) => Some(ident),
             Self::Nothing | Self::Special => None,
@@ -193,7 +193,7 @@ impl Folder {
     /// checks again, because the file may have been swapped for a pipe.
     pub(super) fn open_file(&self, name: &str) -> io::Result<(File, EntryIdentity)> {
         let is_file = |ident: &EntryIdentity| ident.kind == EntryKind::File;
-        if !self.find(name)?.known().is_some_and(|i| is_file(&i)) {
+        if !self.find(name)?.into_identity().is_some_and(|i| is_file(&i)) {
             return Err(invalid("not a regular file"));
         }
         let mut options = OpenOptions::new();

@@ -81,7 +81,7 @@ impl<'a> CommitSite<'a> {
             }
             JournalStep::Remove { path, old } => match self.find_slot(&old_slot(index))? {
                 EntryAt::Nothing => false,
-                moved => match differs(moved, &old.moved()) {
+                moved => match differs(moved, &old.without_change_time()) {
                     None => true,
                     // The commit was interrupted between moving the host's changed entry away and moving it back.
                     Some(collision) => return Err(MountError::conflict(path, collision)),
@@ -141,21 +141,21 @@ impl<'a> CommitSite<'a> {
     ///
     /// Must be called after [`check`](Self::check): a refused commit must not have touched any file. Otherwise, the
     /// next commit would treat the saved files as changed.
-    pub(super) fn keep(&mut self, steps: &mut [JournalStep]) -> Result<(), MountError> {
+    pub(super) fn save_replaced(&mut self, steps: &mut [JournalStep]) -> Result<(), MountError> {
         let staging = self.staging;
         let mut saved = false;
         for (index, step) in steps.iter_mut().enumerate() {
             let JournalStep::Replace { path, old, .. } = step else { continue };
             let (parent, name) = self.parent(path)?;
             let failed = || MountError::io("save the old contents of", path.as_str());
-            let linked = keep(parent, name, staging, &old_slot(index), old.kind).map_err(failed())?;
-            let now = parent.find(name).map_err(failed())?.known();
-            let expected = if linked { old.moved() } else { *old };
-            let now = now.filter(|now| EntryIdentity { inode: old.inode, ..*now }.same(&expected));
+            let linked = save_entry(parent, name, staging, &old_slot(index), old.kind).map_err(failed())?;
+            let now = parent.find(name).map_err(failed())?.into_identity();
+            let expected = if linked { old.without_change_time() } else { *old };
+            let now = now.filter(|now| EntryIdentity { inode: old.inode, ..*now }.is_unchanged(&expected));
             *old = now.ok_or_else(|| MountError::conflict(path.as_str(), Collision::Changed))?;
             // If other names of this file are part of the same commit, the commit updates the file's change time.
             if old.names > if linked { 2 } else { 1 } {
-                *old = old.moved();
+                *old = old.without_change_time();
             }
             saved = true;
         }
@@ -163,7 +163,7 @@ impl<'a> CommitSite<'a> {
             if let JournalStep::Remove { old, .. } = step
                 && old.names > 1
             {
-                *old = old.moved();
+                *old = old.without_change_time();
             }
         }
         if saved { staging.sync().map_err(MountError::io("sync", self.staging_name)) } else { Ok(()) }
@@ -211,7 +211,7 @@ impl<'a> CommitSite<'a> {
                 let slot = old_slot(index);
                 parent.move_to_free(name, staging, &slot).map_err(MountError::io("remove", path))?;
                 // Check the entry after moving it, when it can no longer be swapped.
-                match expect(staging, &slot, path, &old.moved()) {
+                match expect(staging, &slot, path, &old.without_change_time()) {
                     Ok(()) => Ok(()),
                     Err(conflict) => {
                         move_free(staging, &slot, parent, name, path)?;
@@ -273,7 +273,7 @@ impl<'a> CommitSite<'a> {
 fn differs(found: EntryAt, old: &EntryIdentity) -> Option<Collision> {
     match found {
         EntryAt::Nothing => Some(Collision::Vanished),
-        EntryAt::Known(ident) if ident.same(old) => None,
+        EntryAt::Known(ident) if ident.is_unchanged(old) => None,
         EntryAt::Known(_) | EntryAt::Special => Some(Collision::Changed),
     }
 }
@@ -302,7 +302,7 @@ pub(super) fn move_free(
 
 /// Saves the file or link `name` as `slot`, so that its replacement can be undone. Returns `true` if `slot` is a hard
 /// link to the file, and `false` if it is a copy.
-fn keep(parent: &Folder, name: &str, staging: &Folder, slot: &str, kind: EntryKind) -> io::Result<bool> {
+fn save_entry(parent: &Folder, name: &str, staging: &Folder, slot: &str, kind: EntryKind) -> io::Result<bool> {
     if kind == EntryKind::Link {
         let target = parent.read_link(name)?;
         let target = target.to_str().ok_or(io::ErrorKind::InvalidData)?;

@@ -185,7 +185,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
         if new.kind == EntryKind::Folder {
             self.tops.insert(path, index);
         }
-        let (path, new) = (path.to_owned(), new.moved());
+        let (path, new) = (path.to_owned(), new.without_change_time());
         self.steps.push(match old {
             Some(old) => JournalStep::Replace { path, old, new },
             None => JournalStep::Create { path, new, tree: None },
@@ -254,7 +254,7 @@ fn make(
             }
         }
     }
-    let made = folder.find(name).map_err(failed())?.known();
+    let made = folder.find(name).map_err(failed())?.into_identity();
     made.ok_or_else(|| failed()(io::ErrorKind::NotFound.into()))
 }
 

@@ -166,7 +166,7 @@ pub(super) fn change<R, E: From<ExecuteError>>(
     });
     let result = work(vfs, root);
     let committed = sandbox.0.workspace.commit(vfs, roots, result.is_ok(), own);
-    let whole = committed.whole();
+    let whole = committed.all_committed();
     match committed.failed {
         Some((_, source)) if result.is_ok() => (Err(ExecuteError::Mount(source).into()), whole),
         _ => (result, whole),

@@ -61,7 +61,7 @@ impl SessionTurn<'_> {
             let executed = request.execute(guest, roots, false, own);
             guest.ctx_mut().platform.forget_listener();
             let executed = executed?;
-            if let Some(whole) = executed.committed.whole() {
+            if let Some(whole) = executed.committed.all_committed() {
                 backend.committed(whole, history);
                 // Commits to host directories stay, even if the guest is lost later.
                 backend.keep_files(guest);

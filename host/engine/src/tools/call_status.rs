@@ -79,7 +79,7 @@ impl CallStatus {
     pub(super) fn answer(&self) -> bool {
         let mut state = self.state();
         let is_awaited = matches!(*state, CallPhase::Running | CallPhase::Pending);
-        self.leave(&mut state, CallPhase::Over);
+        self.end_phase(&mut state, CallPhase::Over);
         is_awaited
     }
 
@@ -89,11 +89,11 @@ impl CallStatus {
         let mut state = self.state();
         // The caller may already have answered.
         let is_awaited = *state == CallPhase::Running;
-        self.leave(&mut state, if is_awaited { CallPhase::Pending } else { CallPhase::Over });
+        self.end_phase(&mut state, if is_awaited { CallPhase::Pending } else { CallPhase::Over });
         is_awaited
     }
 
-    fn leave(&self, state: &mut CallPhase, next: CallPhase) {
+    fn end_phase(&self, state: &mut CallPhase, next: CallPhase) {
         if *state == CallPhase::Abandoned {
             self.entry.abandoned().fetch_sub(1, Ordering::SeqCst);
             self.abandoned.remove(&self.origin, self.bytes);

@@ -120,7 +120,7 @@ fn strip(request: &PreparedRequest<'_>, kind: SourceKind) -> Result<Translation,
 
 /// Returns the rejection of a script whose types were not removed, because the stripper was stopped. After a
 /// cancellation or timeout, the fuel used is only a lower bound, so the whole budget is charged.
-fn stopped(outcome: Outcome, fuel: u64) -> Rejection {
+fn rejection_of_stop(outcome: Outcome, fuel: u64) -> Rejection {
     let is_known = !matches!(outcome, Outcome::Cancelled | Outcome::Exhausted { resource: Resource::Time, .. });
     let message = format!("the parser was stopped: {}", outcome.describe());
     Rejection {
@@ -149,7 +149,7 @@ impl Stripper {
         let RequestParts { source, name, .. } = &request.parts;
         let Policy { limits, metering, .. } = &request.sandbox.0.policy;
         let fuel = match metering {
-            Metering::Fuel => request.options.budget.within(limits.fuel),
+            Metering::Fuel => request.options.budget.fuel_within_budget(limits.fuel),
             Metering::None => 0,
         };
         let glue = Glue::new(source.len(), limits.memory_bytes, Fuel::new(*metering, fuel), ctx);
@@ -182,7 +182,7 @@ impl Stripper {
         let rejection = match (classify(error), glue.limiter.memory.refused_bytes()) {
             // The module traps when it runs out of memory.
             (EarlyEnd::Trapped(_), Some(wanted)) => {
-                stopped(exhausted(Resource::Memory, limits.memory_bytes, wanted), used)
+                rejection_of_stop(exhausted(Resource::Memory, limits.memory_bytes, wanted), used)
             }
             (EarlyEnd::Trapped(TrapKind::StackOverflow | TrapKind::OutOfBounds), None) => {
                 wrong("cannot remove the types: the script is nested too deeply")
@@ -194,10 +194,10 @@ impl Stripper {
             (EarlyEnd::Trapped(_), None) => return Err(words),
             (EarlyEnd::Stopped(Stop::Deadline), _) => {
                 let ms = u64::try_from(glue.ctx.elapsed().as_millis()).unwrap_or(u64::MAX);
-                stopped(exhausted(Resource::Time, limits.timeout_ms, ms), used)
+                rejection_of_stop(exhausted(Resource::Time, limits.timeout_ms, ms), used)
             }
-            (EarlyEnd::Stopped(Stop::Cancelled), _) => stopped(Outcome::Cancelled, used),
-            (EarlyEnd::Stopped(_), _) => stopped(exhausted(Resource::Fuel, fuel, fuel), used),
+            (EarlyEnd::Stopped(Stop::Cancelled), _) => rejection_of_stop(Outcome::Cancelled, used),
+            (EarlyEnd::Stopped(_), _) => rejection_of_stop(exhausted(Resource::Fuel, fuel, fuel), used),
         };
         Ok((Err(rejection), used))
     }
@@ -307,7 +307,7 @@ impl EngineInner {
     fn build_tool(&self, tool: &ToolEntry) -> Result<NewArtefact, RuntimeError> {
         let module = self.runtimes.load_or_fetch_tool(tool, &*self.progress)?;
         self.progress.message(&format!("compiling `{}`", tool.name));
-        let module = fuel::metered(self.metering, module, Counter::Own).map_err(|error| wrong(tool, &error))?;
+        let module = fuel::add_metering(self.metering, module, Counter::Own).map_err(|error| wrong(tool, &error))?;
         // Compiling recurses deeply, and the caller's thread may have a small stack.
         let aot = self.stacks.run(|| aot::compile(&self.wasmtime, &module)).map_err(RuntimeError::Stack)?;
         let aot = aot.map_err(|error| wrong(tool, &error))?;

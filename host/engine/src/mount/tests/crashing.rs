@@ -242,7 +242,7 @@ fn journal_with_outside_paths_is_not_applied() {
     let ready = prepared(&dir);
     let staging = ready.host.root().child(&ready.name).unwrap();
     let victim = HostDirectory::open(outside.path()).unwrap();
-    let old = victim.root().find("victim").unwrap().known().unwrap();
+    let old = victim.root().find("victim").unwrap().into_identity().unwrap();
     for path in ["../victim", "/etc/passwd", "", "a/../../victim", ".glovebox-commit-1/x"] {
         let path = path.to_owned();
         staging.remove_file(journal::NAME).unwrap();

@@ -110,7 +110,7 @@ impl ToolTypes {
         let mut result = Type::Any;
         if let Some(schema) = &tool.result_schema {
             builder.root = schema;
-            result = builder.kind(schema, &joined(&tool.name, "result"), 0);
+            result = builder.kind(schema, &prefixed_name(&tool.name, "result"), 0);
             builder.build_objects(&mut objects);
         }
         Self { arguments, result, objects }
@@ -118,7 +118,8 @@ impl ToolTypes {
 
     /// Returns the types of a tool that accepts any arguments.
     pub(super) fn untyped(tool: &str) -> Self {
-        let arguments = ObjectType { name: joined(tool, "arguments"), members: Vec::new(), accepts_others: true };
+        let arguments =
+            ObjectType { name: prefixed_name(tool, "arguments"), members: Vec::new(), accepts_others: true };
         Self { arguments, result: Type::Any, objects: Vec::new() }
     }
 }
@@ -173,7 +174,7 @@ impl<'a> Builder<'a> {
             let description = about.get("description").and_then(Value::as_str).unwrap_or_default();
             members.push(Member {
                 name: member.to_owned(),
-                kind: self.kind(about, &joined(&name, member), 0),
+                kind: self.kind(about, &prefixed_name(&name, member), 0),
                 is_required,
                 description: one_line(description, MAX_DESCRIPTION_CHARS),
                 default: default(about).filter(|_| !is_required),
@@ -191,7 +192,7 @@ impl<'a> Builder<'a> {
         if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
             let root = self.root;
             let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
-            let name = joined(self.tool, reference.rsplit('/').next().unwrap_or_default());
+            let name = prefixed_name(self.tool, reference.rsplit('/').next().unwrap_or_default());
             return target.map_or(Type::Any, |target| self.kind(target, &name, depth + 1));
         }
         if let Some(literals) = self.literals(schema) {
@@ -318,7 +319,7 @@ fn is_short_scalar(value: &Value) -> bool {
 }
 
 /// Returns `PREFIX_NAME` as an identifier of limited length. `prefix` is an identifier.
-fn joined(prefix: &str, name: &str) -> String {
+fn prefixed_name(prefix: &str, name: &str) -> String {
     let plain = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
     prefix.chars().chain(['_']).chain(plain).take(MAX_TYPE_NAME_CHARS).collect()
 }
