@@ -205,7 +205,9 @@ impl Reflections {
         let mut needles: Vec<_> = self.0.iter().collect();
         // Replace longer secrets first, because a secret can contain another one.
         needles.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
-        needles.into_iter().try_fold(bytes, |bytes, (value, shown)| replaced(bytes, value, shown.as_bytes(), max_bytes))
+        needles
+            .into_iter()
+            .try_fold(bytes, |bytes, (value, shown)| replace_all(bytes, value, shown.as_bytes(), max_bytes))
     }
 
     /// Replaces secrets in a header or a URL. Both are short, so their size is not limited.
@@ -220,7 +222,7 @@ impl Reflections {
 
 /// Replaces all occurrences of `needle`. Computes and checks the new length before allocating. Returns `None` if it
 /// exceeds `max_bytes`.
-fn replaced(bytes: Vec<u8>, needle: &[u8], with: &[u8], max_bytes: usize) -> Option<Vec<u8>> {
+fn replace_all(bytes: Vec<u8>, needle: &[u8], with: &[u8], max_bytes: usize) -> Option<Vec<u8>> {
     let finder = Finder::new(needle);
     let count = finder.find_iter(&bytes).count();
     if count == 0 {

@@ -185,7 +185,7 @@ impl ByteBudget {
     /// Grows `held` to a total of `bytes`, waiting for permits if necessary. Dropping the future leaves `held`
     /// unchanged.
     pub(crate) async fn grow(&self, tenant: Option<&str>, held: &mut ChargedBytes, bytes: usize) -> Result<()> {
-        let more = self.missing(tenant, held, bytes);
+        let more = self.missing_steps(tenant, held, bytes);
         if more > 0 {
             let waited = tokio::time::timeout(self.budget.wait, self.wait(tenant, more)).await;
             held.join(ChargedBytes { permits: waited.map_err(|_| BudgetExhausted)??, steps: more });
@@ -195,7 +195,7 @@ impl ByteBudget {
 
     /// Like [`grow`](Self::grow), but fails instead of waiting.
     pub(crate) fn try_grow(&self, tenant: Option<&str>, held: &mut ChargedBytes, bytes: usize) -> Result<()> {
-        let more = self.missing(tenant, held, bytes);
+        let more = self.missing_steps(tenant, held, bytes);
         if more > 0 {
             held.join(ChargedBytes { permits: self.take(tenant, more).ok_or(BudgetExhausted)?, steps: more });
         }
@@ -269,7 +269,7 @@ impl ByteBudget {
 
     /// Returns the number of steps to add to `held`, capped at the total of the tenant or client. A buffer that exceeds
     /// the total is therefore admitted only while the tenant or client holds nothing else.
-    fn missing(&self, tenant: Option<&str>, held: &ChargedBytes, bytes: usize) -> usize {
+    fn missing_steps(&self, tenant: Option<&str>, held: &ChargedBytes, bytes: usize) -> usize {
         bytes.div_ceil(STEP_BYTES).min(self.max_steps(tenant)).saturating_sub(held.steps)
     }
 

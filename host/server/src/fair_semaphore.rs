@@ -87,7 +87,7 @@ impl FairSemaphore {
     }
 
     /// Waits until no permit is taken.
-    pub(crate) async fn idle(&self) {
+    pub(crate) async fn wait_until_idle(&self) {
         loop {
             let changed = self.0.changed.notified();
             if self.state().taken == 0 {
@@ -170,7 +170,7 @@ mod tests {
                 task.await.unwrap();
             }
             assert_eq!(order.lock().unwrap().first(), Some(&"few"));
-            places.idle().await;
+            places.wait_until_idle().await;
             assert!(places.state().by_tenant.is_empty());
         });
     }
@@ -191,7 +191,7 @@ mod tests {
             drop(first);
             drop(gone);
             waits.await.unwrap();
-            places.idle().await;
+            places.wait_until_idle().await;
         });
     }
 }

@@ -305,8 +305,8 @@ impl Service {
         let _ended = self.0.ended.clone().drop_guard();
         self.0.draining.cancel();
         let idle = async || {
-            self.0.places.idle().await;
-            self.0.places_in_fleet.idle().await;
+            self.0.places.wait_until_idle().await;
+            self.0.places_in_fleet.wait_until_idle().await;
         };
         if tokio::time::timeout(wait, idle()).await.is_err() {
             self.0.executions.cancel();

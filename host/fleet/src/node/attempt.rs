@@ -172,7 +172,7 @@ impl Attempt {
             if let Some(ms) = input.deadline_ms {
                 request = request.cancel_after(Duration::from_millis(ms));
             }
-            begun.start(request.tools(tools).cancel(&cancel)).map_err(|error| refused(&error))
+            begun.start(request.tools(tools).cancel(&cancel)).map_err(|error| step_error(&error))
         });
         let started = Arc::new(started.await?);
         let mut running =
@@ -234,7 +234,7 @@ impl Attempt {
         }
         let key = self.machine.suspended_key(&self.state.session.name);
         match suspending::suspend(&running.started, key).await? {
-            SuspendAttempt::Suspended(suspended) => self.waiting(running, suspended).map(Some),
+            SuspendAttempt::Suspended(suspended) => self.suspended_step(running, suspended).map(Some),
             SuspendAttempt::Never(reason) => {
                 let refused = running.waits_for.first().map(|call| AnsweredCall {
                     call: call.id,
@@ -248,11 +248,11 @@ impl Attempt {
     }
 
     /// Returns the last step of an execution that was suspended. The session keeps its state.
-    fn waiting(&self, running: &RunningScript, suspended: SuspendedExecution) -> Result<JournalStep, StepError> {
+    fn suspended_step(&self, running: &RunningScript, suspended: SuspendedExecution) -> Result<JournalStep, StepError> {
         let SuspendedExecution { mut calls, bytes, execution } = suspended;
         calls.retain(|call| running.target(&call.name).is_none());
         let waiting = WaitingExecution { calls, suspended: bytes };
-        done(self.state.unchanged(Timestamp::now()), true, &execution, Some(waiting))
+        final_step(self.state.next_generation(Timestamp::now()), true, &execution, Some(waiting))
     }
 
     /// Calls the service that answers the calls of a tool.
@@ -313,16 +313,16 @@ impl Attempt {
         // the session back.
         let is_rolled_back = is_short || running.session.ended().is_some();
         let state = match is_rolled_back {
-            true => self.state.unchanged(at),
+            true => self.state.next_generation(at),
             false => self.machine.save(&self.state, running.session, at).await?,
         };
-        done(state, is_rolled_back, execution, None)
+        final_step(state, is_rolled_back, execution, None)
     }
 }
 
 /// Returns the last step of an execution, after which the session has the state `state`. Fails if the reply is too
 /// long.
-fn done(
+fn final_step(
     state: SessionState,
     is_rolled_back: bool,
     execution: &Execution,
@@ -357,7 +357,7 @@ async fn advance(started: &Arc<Started>, answers: Vec<ToolAnswer>) -> Result<Pro
     let started = Arc::clone(started);
     blocking(move || {
         started.advance(answers, None).map_err(|error| match error {
-            AdvanceError::Execute(error) => refused(&error),
+            AdvanceError::Execute(error) => step_error(&error),
             // The engine retries the step, as after any other panic of a node.
             error @ AdvanceError::Panicked => StepError::Later(error.to_string()),
             error @ (AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. }) => {
@@ -371,7 +371,7 @@ async fn advance(started: &Arc<Started>, answers: Vec<ToolAnswer>) -> Result<Pro
 
 /// Converts a sandbox error. The error is transient if this node is short of resources. Otherwise the request causes
 /// the error, and every node would return it.
-fn refused(error: &ExecuteError) -> StepError {
+fn step_error(error: &ExecuteError) -> StepError {
     let message = glovebox::with_causes(error);
     match error {
         _ if is_transient(error) => StepError::Later(message),

@@ -240,7 +240,7 @@ impl SessionState {
     }
 
     /// Returns the next generation of the same state, for an execution that changed nothing.
-    pub(super) fn unchanged(&self, at: Timestamp) -> Self {
+    pub(super) fn next_generation(&self, at: Timestamp) -> Self {
         let mut unchanged = self.clone();
         unchanged.session.generation += 1;
         unchanged.session.updated_at = at;

@@ -146,7 +146,7 @@ impl FleetExecutor {
     /// Rejects scripts that a fleet does not support. Callback URLs must match this tenant's patterns; the nodes
     /// additionally check their own patterns.
     fn check(&self, target: &SessionTarget, script: &Script, is_stepped: bool) -> Result<(), ServiceError> {
-        expected(target)?;
+        expected_generation(target)?;
         if script.wants_files {
             return Err(ServiceError::NotInFleet(NotInFleet::Files));
         }
@@ -182,7 +182,7 @@ fn request(target: &SessionTarget, script: Script, key: Option<&str>) -> Result<
         tools: tools.collect(),
         resumption: script.resumption,
         open: None,
-        expected: expected(target)?,
+        expected: expected_generation(target)?,
         // With a key, the ID is derived from it: a retry waits for the execution of the first request and must be able
         // to cancel that execution.
         id: Some(key.map_or_else(|| SessionId::random().to_string(), |key| format!("key {key}"))),
@@ -278,7 +278,7 @@ impl Fleet {
 
     /// Closes a session. Returns `false` if it did not exist.
     async fn close(&self, target: &SessionTarget) -> Result<bool, ServiceError> {
-        let expected = expected(target)?;
+        let expected = expected_generation(target)?;
         self.client.close(&self.name(&target.id), expected).await.map_err(with_tenant_name(&target.id))
     }
 
@@ -302,7 +302,7 @@ impl Fleet {
                 SessionAnswer::Session(Box::new(info.into()))
             }
             SessionOperation::Undo { target, .. } => {
-                let undone = self.client.undo(&self.name(&target.id), expected(&target)?).await;
+                let undone = self.client.undo(&self.name(&target.id), expected_generation(&target)?).await;
                 let session = undone.map_err(with_tenant_name(&target.id))?;
                 let value = CheckpointId(session.generation);
                 let generation = Some(SessionSummary::from(session).generation);
@@ -352,7 +352,9 @@ impl Fleet {
 }
 
 /// Parses the expected generation. Malformed text fails like a generation that the session does not have.
-fn expected(SessionTarget { id, expected }: &SessionTarget) -> Result<Option<ExpectedGeneration>, ServiceError> {
+fn expected_generation(
+    SessionTarget { id, expected }: &SessionTarget,
+) -> Result<Option<ExpectedGeneration>, ServiceError> {
     let Some(text) = expected else { return Ok(None) };
     let parsed = text.split_once('-').and_then(|(created_ms, number)| {
         let created_at = Timestamp::from_unix_ms(created_ms.parse().ok()?);
@@ -447,12 +449,15 @@ mod tests {
     fn generation_round_trips_and_malformed_one_is_rejected() {
         let created_at = Timestamp::from_unix_ms(1_700_000_000_000);
         let text = generation(created_at, 7);
-        assert_eq!(expected(&target(&text)).unwrap(), Some(ExpectedGeneration { created_at, generation: 7 }));
+        assert_eq!(
+            expected_generation(&target(&text)).unwrap(),
+            Some(ExpectedGeneration { created_at, generation: 7 })
+        );
         for none in ["", "7", "1-", "-7", "1-7-", "x-7", "1-18446744073709551616", "W/\"1-7"] {
-            let error = expected(&target(none)).unwrap_err();
+            let error = expected_generation(&target(none)).unwrap_err();
             assert_eq!((error.code(), error.status()), ("generation", 412), "{none}");
         }
-        assert_eq!(expected(&SessionTarget { expected: None, ..target("") }).unwrap(), None);
+        assert_eq!(expected_generation(&SessionTarget { expected: None, ..target("") }).unwrap(), None);
     }
 
     #[test]

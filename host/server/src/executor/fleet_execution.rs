@@ -187,7 +187,7 @@ impl FleetExecution {
             Err(error) => return Err(error),
         };
         let waiting = executed.waiting.take().filter(|_| !self.ended.is_cancelled());
-        let Some(waiting) = waiting else { return self.done(executed).await.map(Some) };
+        let Some(waiting) = waiting else { return self.finished_step(executed).await.map(Some) };
         let counts = waiting.calls.iter().map(|call| call.id.saturating_add(1));
         let call_count = counts.fold(step.call_count, u64::max);
         if let Ok(room) = self.reserve(waiting_bytes(&executed, &waiting)) {
@@ -216,7 +216,7 @@ impl FleetExecution {
     }
 
     /// Returns the result of an execution. Parses it on a blocking thread, because it may be long.
-    async fn done(&self, executed: ExecuteReply) -> Result<ExecutorStep, ServiceError> {
+    async fn finished_step(&self, executed: ExecuteReply) -> Result<ExecutorStep, ServiceError> {
         self.ended.cancel();
         let id = self.start.id.clone();
         let finished = Service::blocking(move || read(executed, &id)).await?;
@@ -297,7 +297,7 @@ impl SteppedExecution for FleetExecution {
                         }
                     }
                     FleetProgress::Waiting(waits) if self.ended.is_cancelled() => {
-                        return self.done(waits.executed).await;
+                        return self.finished_step(waits.executed).await;
                     }
                     FleetProgress::Waiting(mut waits) => {
                         let (calls, count) = (&waits.waiting.calls, waits.call_count);

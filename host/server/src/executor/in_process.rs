@@ -222,8 +222,8 @@ impl InProcessInner {
             Work::InSession(target, mut script) => {
                 let suspended = self.suspended(&mut script, true)?;
                 let active = match &suspended {
-                    Some(suspended) => self.restored(&target, suspended)?,
-                    None => self.active(&target, Some(cancel))?,
+                    Some(suspended) => self.load_restored_session(&target, suspended)?,
+                    None => self.load_session(&target, Some(cancel))?,
                 };
                 if suspended.is_some() && script.saves_restored {
                     active.save()?;
@@ -238,14 +238,14 @@ impl InProcessInner {
                             let _ = active.save();
                         }
                     })?;
-                    Ok((started, Box::new(move |executed| local.saved(&active, &target.id, executed))))
+                    Ok((started, Box::new(move |executed| local.save_session(&active, &target.id, executed))))
                 })
             }
         }
     }
 
     /// Saves a session after an execution.
-    fn saved(
+    fn save_session(
         &self,
         active: &ActiveSession,
         id: &SessionId,
@@ -343,13 +343,21 @@ impl InProcessInner {
     }
 
     /// Loads a session. Fails if its generation is not the expected one.
-    fn active(&self, target: &SessionTarget, cancel: Option<&CancelToken>) -> Result<ActiveSession, ServiceError> {
+    fn load_session(
+        &self,
+        target: &SessionTarget,
+        cancel: Option<&CancelToken>,
+    ) -> Result<ActiveSession, ServiceError> {
         self.prepare(target)?;
         Ok(self.sessions.open(&target.id)?.activate_unless(cancel)?)
     }
 
     /// Loads a session in the state before a suspended execution. Fails if its generation is not the expected one.
-    fn restored(&self, target: &SessionTarget, suspended: &Suspended) -> Result<ActiveSession, ServiceError> {
+    fn load_restored_session(
+        &self,
+        target: &SessionTarget,
+        suspended: &Suspended,
+    ) -> Result<ActiveSession, ServiceError> {
         self.prepare(target)?;
         // Check again when the session is locked: until then, another process can change it.
         self.sessions.open(&target.id)?.restore_suspended(suspended, |record| target.check(generation_of(record)))
@@ -438,7 +446,7 @@ impl LiveSessions for InProcessInner {
         id: &SessionId,
         read: impl FnOnce(&Session) -> Result<T, ServiceError>,
     ) -> Result<T, ServiceError> {
-        let active = self.active(&id.into(), None)?;
+        let active = self.load_session(&id.into(), None)?;
         read(&active)
     }
 
@@ -447,7 +455,7 @@ impl LiveSessions for InProcessInner {
         id: &SessionId,
         read: impl FnOnce(&Session) -> Result<T, ServiceError>,
     ) -> Result<T, ServiceError> {
-        let active = self.active(&id.into(), None)?;
+        let active = self.load_session(&id.into(), None)?;
         read(active.unchanged())
     }
 
@@ -457,7 +465,7 @@ impl LiveSessions for InProcessInner {
         target: &SessionTarget,
         change: impl FnOnce(&Session) -> Result<T, ServiceError>,
     ) -> Result<ChangeResult<T>, ServiceError> {
-        let active = self.active(target, None)?;
+        let active = self.load_session(target, None)?;
         let value = change(&active)?;
         active.save()?;
         Ok(ChangeResult { value, generation: self.generation(&target.id) })

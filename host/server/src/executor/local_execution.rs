@@ -82,7 +82,7 @@ impl SteppedExecution for LocalExecution {
         Box::pin(async move {
             let started = self.started()?;
             let step = Service::blocking(move || started.advance(answers, None)).await?;
-            let executed = match step.map_err(failed) {
+            let executed = match step.map_err(advance_error) {
                 Ok(Step::NeedsTools(calls)) => {
                     let calls_bytes: usize = calls.iter().map(ToolRequest::suspended_bytes).sum();
                     self.calls_bytes.store(calls_bytes, Ordering::Relaxed);
@@ -119,7 +119,7 @@ impl SteppedExecution for LocalExecution {
     }
 }
 
-fn failed(error: AdvanceError) -> ServiceError {
+fn advance_error(error: AdvanceError) -> ServiceError {
     match error {
         AdvanceError::Panicked => ServiceError::Panicked,
         error => error.into(),

@@ -43,7 +43,7 @@ impl Names {
         if let Some(hosts) = &self.hosts {
             let is_one = headers.get_all(header::HOST).iter().count() == 1;
             let is_same = uri.authority().is_none_or(|authority| authority.as_str().eq_ignore_ascii_case(&host));
-            if !is_one || !is_same || !named(&host).is_some_and(|named| hosts.iter().any(|known| known == named)) {
+            if !is_one || !is_same || !host_name(&host).is_some_and(|named| hosts.iter().any(|known| known == named)) {
                 let detail = "unknown `Host`; add it to `[http] hosts` of `glovebox serve` or `--allow-host` of \
                               `glovebox mcp`";
                 return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", detail));
@@ -70,7 +70,7 @@ impl Names {
 
 /// Returns the name or address in a `Host` header, without its port. Rejects all other forms: other code could
 /// interpret user information or a path as a different host.
-fn named(host: &str) -> Option<&str> {
+fn host_name(host: &str) -> Option<&str> {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => {
             let (address, port) = rest.split_once(']')?;

@@ -105,6 +105,6 @@ pub(crate) fn with_etag(generation: Option<String>, answer: impl IntoResponse) -
 }
 
 /// Returns the empty response to a change of a session, with the new generation as `ETag`.
-pub(crate) fn done(generation: Option<String>) -> Response {
+pub(crate) fn changed_response(generation: Option<String>) -> Response {
     with_etag(generation, StatusCode::NO_CONTENT)
 }

@@ -36,14 +36,14 @@ const STORED_FRACTION: usize = 8;
 /// which the server listens.
 pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: SocketAddr) -> Router {
     let page = if config.page { page::routes() } else { Router::new() };
-    routes(shared(service, tenants, config, Names::new(config, bound)), config, page)
+    routes(shared_state(service, tenants, config, Names::new(config, bound)), config, page)
 }
 
 /// Returns the routes for a Unix socket of the current user ([`serve_socket`](super::serve_socket)). All requests
 /// belong to `tenant`. They need no token and can have any `Host`. There is no page.
 #[cfg(unix)]
 pub fn socket_router(service: &Service, tenant: Tenant, config: &HttpConfig) -> Router {
-    let shared = shared(service, Tenants::open(tenant), config, Names::of_socket(config));
+    let shared = shared_state(service, Tenants::open(tenant), config, Names::of_socket(config));
     routes(shared, config, Router::new())
 }
 
@@ -69,7 +69,7 @@ fn routes(shared: Shared, config: &HttpConfig, page: Router<Shared>) -> Router {
         .with_state(shared)
 }
 
-fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, accepted: Names) -> Shared {
+fn shared_state(service: &Service, tenants: Tenants, config: &HttpConfig, accepted: Names) -> Shared {
     let names = || tenants.all().map(Tenant::name);
     let stored_bytes = config.bodies_bytes / STORED_FRACTION;
     let stored = ByteBudget::new(stored_bytes, config.body_time, names());

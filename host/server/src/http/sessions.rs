@@ -15,7 +15,7 @@ use super::{
     Caller, InPath, InQuery, Problem, ReadBody, Shared,
     answer::MAX_RETURNED_BYTES,
     budget::{AlreadyCharged, ReservedResponse, charged_body},
-    parameters::{Failures, IfMatch, InSession, Octets, done, with_etag},
+    parameters::{Failures, IfMatch, InSession, Octets, changed_response, with_etag},
     wire::{
         CheckpointAnswer, CheckpointsAnswer, FilesAnswer, ForkBody, HibernateAnswer, MAX_LISTED, MAX_LISTED_BYTES,
         OpenBody, UndoBody, VariableAnswer, json_text,
@@ -227,7 +227,7 @@ pub(crate) async fn set_variable(
             ))
         })
         .await?;
-    Ok(done(tenant.set_variable(target, name, json, held).await?.generation))
+    Ok(changed_response(tenant.set_variable(target, name, json, held).await?.generation))
 }
 
 /// The query parameters of the file list.
@@ -355,7 +355,7 @@ pub(crate) async fn write_file(
 ) -> Result<Response, Problem> {
     let (bytes, held) = read.into_parts();
     let written = tenant.write_files(target, vec![(path, bytes)], IfExists::Replace, held).await?;
-    Ok(done(written.generation))
+    Ok(changed_response(written.generation))
 }
 
 /// The query parameters of a deletion.
@@ -378,7 +378,7 @@ pub(crate) async fn delete_file(
     InQuery(DeleteQuery { recursive }): InQuery<DeleteQuery>,
 ) -> Result<Response, Problem> {
     let delete = FileOperation::Delete { path, recursive };
-    Ok(done(tenant.change_files(target, delete).await?.generation))
+    Ok(changed_response(tenant.change_files(target, delete).await?.generation))
 }
 
 pub(super) async fn octets(

@@ -192,7 +192,7 @@ pub(crate) async fn resume(
     let (known, asking) = (shared.clone(), tenant.clone());
     let request = read.parse_with(move |read| {
         let lookup = known.idempotency.begin(asking.name(), &headers, &[b"resume", &read.bytes])?;
-        resumed(read, &headers, &asking, lookup)
+        parse_resume_request(read, &headers, &asking, lookup)
     });
     respond(shared, tenant, request.await?).await
 }
@@ -204,7 +204,12 @@ pub(super) fn decoded_bytes(suspended: &[u8]) -> usize {
 }
 
 /// Parses a request to resume an execution. `lookup` is the result for its idempotency key.
-fn resumed(read: ReadBody, headers: &HeaderMap, tenant: &Tenant, lookup: KeyLookup) -> Result<ParsedRequest, Problem> {
+fn parse_resume_request(
+    read: ReadBody,
+    headers: &HeaderMap,
+    tenant: &Tenant,
+    lookup: KeyLookup,
+) -> Result<ParsedRequest, Problem> {
     let (mut body, held) = ResumeBody::read(read)?;
     let session = body.session.take();
     let (resumption, body) = body.into_parts()?;

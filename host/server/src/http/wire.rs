@@ -171,7 +171,7 @@ impl ExecuteBody {
     }
 
     /// Returns the patterns of the files to return. Fails if a pattern is invalid or a limit is exceeded.
-    fn returned(&mut self) -> Result<Vec<String>, Problem> {
+    fn take_returned_patterns(&mut self) -> Result<Vec<String>, Problem> {
         let patterns = self.return_files.take().unwrap_or_default();
         let bytes: usize = patterns.iter().map(String::len).sum();
         let stars = patterns.iter().map(|pattern| pattern.matches('*').count()).max().unwrap_or_default();
@@ -194,7 +194,7 @@ impl ExecuteBody {
 
     /// Converts the body to a script with the request's tools, and the patterns of the files to return.
     fn script(mut self, tenant: &Tenant) -> Result<(Script, Vec<String>), Problem> {
-        let patterns = self.returned()?;
+        let patterns = self.take_returned_patterns()?;
         let tools: ToolBodies = parsed("tools", self.tools.take())?;
         let suspendable = self.is_suspendable();
         let source =

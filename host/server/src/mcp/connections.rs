@@ -128,7 +128,7 @@ impl SessionManager for Connections {
 
     async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
         let running = self.running().get(id).cloned();
-        if let (Some(running), Some(request)) = (running, cancelled(&message))
+        if let (Some(running), Some(request)) = (running, cancelled_request(&message))
             && !running.cancel(request)
         {
             return Ok(());
@@ -153,7 +153,7 @@ impl SessionManager for Connections {
 }
 
 /// Returns the ID of the request that a message cancels.
-fn cancelled(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
+fn cancelled_request(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
     let JsonRpcMessage::Notification(notification) = message else { return None };
     match &notification.notification {
         ClientNotification::CancelledNotification(cancelled) => cancelled.params.request_id.as_ref(),
@@ -207,7 +207,7 @@ impl Transport<RoleServer> for Connection {
         let message = self.transport.receive().await?;
         if let JsonRpcMessage::Request(request) = &message {
             self.running.start(&request.id);
-        } else if let Some(id) = cancelled(&message) {
+        } else if let Some(id) = cancelled_request(&message) {
             self.running.end_cancelled(id);
         }
         Some(message)

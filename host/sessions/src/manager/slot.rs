@@ -248,7 +248,7 @@ impl LiveSession {
     }
 
     /// Resumes a stored session.
-    pub(super) fn resumed(
+    pub(super) fn resume_stored(
         storage: &Storage,
         stored: &StoredSession,
         lock: SessionLock,
@@ -280,7 +280,7 @@ impl LiveSession {
 
     /// Resumes a session in the state before a suspended execution. This state replaces the stored state at the next
     /// save.
-    pub(super) fn restored(
+    pub(super) fn resume_restored(
         storage: &Storage,
         StoredRecord { record, version }: StoredRecord,
         suspended: &Suspended,

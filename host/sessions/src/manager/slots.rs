@@ -217,7 +217,7 @@ impl SessionGuard {
                 let not_found = || SessionsError::NotFound { id: self.id.clone() };
                 let stored = block_on(storage.store.get(&self.id))?.ok_or_else(not_found)?;
                 let place = self.slots.place(&self.id, cancel)?;
-                let live = Arc::new(LiveSession::resumed(storage, &stored, lock, place)?);
+                let live = Arc::new(LiveSession::resume_stored(storage, &stored, lock, place)?);
                 change.begin_use_of(&live);
                 live
             }
@@ -252,7 +252,7 @@ impl SessionGuard {
         let stored = stored.ok_or_else(|| SessionsError::NotFound { id: self.id.clone() })?;
         check(&stored.record)?;
         let place = self.slots.place(&self.id, None)?;
-        let live = Arc::new(LiveSession::restored(storage, stored, suspended, lock, place)?);
+        let live = Arc::new(LiveSession::resume_restored(storage, stored, suspended, lock, place)?);
         change.begin_use_of(&live);
         Ok(ActiveSession::new(&live, slot))
     }

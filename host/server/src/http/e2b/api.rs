@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{
     form::{self, DetailAnswer, NewSandbox, SandboxAnswer, Timeout, no_sandbox, time},
-    lifecycle::stored,
+    lifecycle::stored_sessions,
     sandboxes::{ApiCaller, RequestedSandbox, Sandboxes},
 };
 use crate::{
@@ -84,7 +84,7 @@ pub(super) async fn describe(
     if let Some(sandbox) = sandboxes.of(&tenant, &id) {
         return Ok(Json(DetailAnswer::new(&sandbox)));
     }
-    let sessions = stored(&tenant, &id).await?;
+    let sessions = stored_sessions(&tenant, &id).await?;
     let first = sessions.first().ok_or_else(|| no_sandbox(&id))?;
     let record = tenant.session(first).await?;
     Ok(Json(DetailAnswer::paused(&tenant, &id, record.updated_at.to_string())))

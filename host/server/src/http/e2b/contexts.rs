@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     files::{WORKSPACE, absolute, relative},
     form::{Entries, check_env, unsupported},
-    lifecycle::{context_name, default_language, stored},
+    lifecycle::{context_name, default_language, stored_sessions},
     lines,
     sandboxes::{RequestedSandbox, Sandbox, Sandboxes},
 };
@@ -96,7 +96,7 @@ pub(super) async fn create(
 /// Lists the contexts of a sandbox.
 pub(super) async fn list(RequestedSandbox(sandbox): RequestedSandbox) -> Result<Json<Vec<ContextAnswer>>, Problem> {
     let mut contexts = BTreeMap::new();
-    for session in stored(&sandbox.tenant, &sandbox.id).await? {
+    for session in stored_sessions(&sandbox.tenant, &sandbox.id).await? {
         let record = sandbox.tenant.session(&session).await?;
         contexts.insert(session.to_string(), ContextAnswer::of(&record));
     }

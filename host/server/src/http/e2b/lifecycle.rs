@@ -62,7 +62,7 @@ impl Sandboxes {
             }
             return Ok(Some((sandbox, was_paused)));
         }
-        if stored(tenant, id).await?.is_empty() {
+        if stored_sessions(tenant, id).await?.is_empty() {
             return Ok(None);
         }
         let last = context_with_files(tenant, id).await?;
@@ -98,10 +98,10 @@ impl Sandboxes {
     /// it does not exist.
     pub(super) async fn pause(&self, tenant: &Tenant, id: &str) -> Result<Option<bool>, ServiceError> {
         let Some(sandbox) = self.of(tenant, id) else {
-            return Ok((!stored(tenant, id).await?.is_empty()).then_some(false));
+            return Ok((!stored_sessions(tenant, id).await?.is_empty()).then_some(false));
         };
         let _turn = sandbox.turn.lock().await;
-        for session in stored(tenant, id).await? {
+        for session in stored_sessions(tenant, id).await? {
             tenant.hibernate(&session).await?;
         }
         Ok(Some(sandbox.pause()))
@@ -110,7 +110,7 @@ impl Sandboxes {
     /// Ends a sandbox immediately, without running exit handlers. Returns `false` if it does not exist.
     pub(super) async fn kill(&self, tenant: &Tenant, id: &str) -> Result<bool, ServiceError> {
         let sandbox = self.of(tenant, id);
-        let sessions = stored(tenant, id).await?;
+        let sessions = stored_sessions(tenant, id).await?;
         if sandbox.is_none() && sessions.is_empty() {
             return Ok(false);
         }
@@ -155,7 +155,7 @@ impl Sandboxes {
 }
 
 /// Returns the stored sessions of a sandbox, including damaged sessions.
-pub(super) async fn stored(tenant: &Tenant, id: &str) -> Result<Vec<SessionId>, ServiceError> {
+pub(super) async fn stored_sessions(tenant: &Tenant, id: &str) -> Result<Vec<SessionId>, ServiceError> {
     if !Sandboxes::is_name(id) {
         return Ok(Vec::new());
     }

@@ -106,7 +106,7 @@ pub enum Approve {
 
 impl Approve {
     /// Returns `true` if calls to the tool must be approved.
-    fn covers(&self, tool: &str) -> bool {
+    fn requires_approval(&self, tool: &str) -> bool {
         *self == Self::Always || self.names().iter().any(|name| name == tool)
     }
 
@@ -429,7 +429,11 @@ mod tests {
             ("[]", Approve::Tools(vec![]), [false, false]),
         ] {
             let approve = approve(value).unwrap();
-            assert_eq!((&approve, ["pay", "pay2"].map(|tool| approve.covers(tool))), (&expected, covers), "{value}");
+            assert_eq!(
+                (&approve, ["pay", "pay2"].map(|tool| approve.requires_approval(tool))),
+                (&expected, covers),
+                "{value}"
+            );
         }
         let error = approve(r#""sometimes\n""#).unwrap_err();
         assert!(error.contains("MCP server `a` has the `approve` value `sometimes\\n`; use \"always\""), "{error}");

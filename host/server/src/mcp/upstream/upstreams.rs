@@ -213,7 +213,7 @@ impl Upstreams {
         if let Some(output) = output.filter(|output| admit(&mut self.result_schemas_bytes, output.to_string().len())) {
             offer = offer.result_schema(output);
         }
-        match config.approve.covers(&tool.name) {
+        match config.approve.requires_approval(&tool.name) {
             true => self.approved_tools.push(offer),
             false => self.tools.push(offer),
         }
@@ -252,7 +252,7 @@ impl UpstreamServer {
             }
         };
         let started = started.map_err(|reason| config.error(&reason))?.map(|backend| Self { config, backend });
-        match missing(&started.backend.config, &started.tools) {
+        match missing_tool_error(&started.backend.config, &started.tools) {
             None => Ok(started),
             Some(reason) => {
                 started.backend.close().await;
@@ -310,7 +310,7 @@ impl<B> StartedUpstream<B> {
 }
 
 /// Returns the error for a tool that the configuration names but the server does not offer.
-fn missing(config: &UpstreamConfig, tools: &[rmcp::model::Tool]) -> Option<String> {
+fn missing_tool_error(config: &UpstreamConfig, tools: &[rmcp::model::Tool]) -> Option<String> {
     let selected = config.tools.iter().flatten().map(|name| ("tools", name));
     let approved = config.approve.names().iter().map(|name| ("approve", name));
     let (key, missing) = selected.chain(approved).find(|(_, name)| tools.iter().all(|tool| tool.name != ***name))?;

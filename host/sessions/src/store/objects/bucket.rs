@@ -217,7 +217,7 @@ impl Objects {
     }
 
     /// Runs an operation on the store's threads, with the timeout for a transfer of `bytes` bytes.
-    async fn within<T: Send + 'static>(
+    async fn run_with_timeout<T: Send + 'static>(
         &self,
         bytes: u64,
         action: String,
@@ -243,7 +243,7 @@ impl Bucket for Objects {
     async fn try_create(&self, name: &str, bytes: Bytes) -> Result<bool, StoreError> {
         let (store, path) = (Arc::clone(&self.location.store), self.path(name));
         let length = bytes.len() as u64;
-        let created = self.within(length, format!("create `{name}`"), async move {
+        let created = self.run_with_timeout(length, format!("create `{name}`"), async move {
             let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
             match store.put_opts(&path, PutPayload::from_bytes(bytes), options).await {
                 Ok(_) => Ok(true),
@@ -256,7 +256,7 @@ impl Bucket for Objects {
 
     async fn get(&self, name: &str, max: u64) -> Result<Option<Bytes>, StoreError> {
         let (store, path) = (Arc::clone(&self.location.store), self.path(name));
-        let found = self.within(max.min(MAX_WAITED_BYTES), format!("read `{name}`"), async move {
+        let found = self.run_with_timeout(max.min(MAX_WAITED_BYTES), format!("read `{name}`"), async move {
             let found = match store.get(&path).await {
                 Ok(found) => found,
                 Err(object_store::Error::NotFound { .. }) => return Ok(None),
@@ -281,7 +281,7 @@ impl Bucket for Objects {
 
     async fn delete(&self, name: &str) -> Result<(), StoreError> {
         let (store, path) = (Arc::clone(&self.location.store), self.path(name));
-        let deleted = self.within(0, format!("delete `{name}`"), async move {
+        let deleted = self.run_with_timeout(0, format!("delete `{name}`"), async move {
             match store.delete(&path).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
                 Err(error) => Err(error),
@@ -308,7 +308,7 @@ impl Bucket for Objects {
         // Parse the name without encoding it, as for listings, because encoding would change the sort position.
         let after = after.map(|name| ObjectPath::parse(format!("{prefix}/{name}"))).transpose();
         let after = after.map_err(|error| failed(self, format!("list `{dir}`"), error))?;
-        let listed = self.within(0, format!("list `{dir}`"), async move {
+        let listed = self.run_with_timeout(0, format!("list `{dir}`"), async move {
             let mut names = match &after {
                 Some(after) => store.list_with_offset(Some(&path), after),
                 None => store.list(Some(&path)),
@@ -320,7 +320,7 @@ impl Bucket for Objects {
                     Some(Err(error)) => return Err(error),
                     None => break,
                 };
-                let Some(name) = below(&prefix, &found.location) else { continue };
+                let Some(name) = relative_name(&prefix, &found.location) else { continue };
                 let modified_ms = found.last_modified.timestamp_millis();
                 listed.push(ListedObject { name, bytes: found.size, modified_ms });
             }
@@ -331,7 +331,7 @@ impl Bucket for Objects {
 }
 
 /// Returns the name relative to the prefix.
-fn below(prefix: &ObjectPath, location: &ObjectPath) -> Option<String> {
+fn relative_name(prefix: &ObjectPath, location: &ObjectPath) -> Option<String> {
     let rest = location.as_ref().strip_prefix(prefix.as_ref())?;
     Some(rest.strip_prefix('/').unwrap_or(rest).to_owned())
 }

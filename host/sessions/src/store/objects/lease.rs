@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 
 use super::{
     bucket::{Bucket, CreateOutcome, ListedObject, SharedRuntime, create, failed},
-    log::numbered,
+    log::list_numbered,
 };
 use crate::store::{ExpectedVersion, SessionId, StoreError, StoredVersion, record};
 
@@ -163,7 +163,7 @@ impl LeaseLog {
     }
 
     async fn entries(&self) -> Result<Vec<(u64, ListedObject)>, StoreError> {
-        numbered(&*self.bucket, &self.dir).await
+        list_numbered(&*self.bucket, &self.dir).await
     }
 
     /// Reads an entry. Returns `None` if the entry does not exist, and empty content if it is too long to be valid.
@@ -193,7 +193,7 @@ impl LeaseLog {
 
     /// Creates the next entry and deletes the entry `number`. Returns the number of the new entry, or `None` if another
     /// process took over the lease.
-    pub(super) async fn renewed(&self, number: u64) -> Result<Option<u64>, StoreError> {
+    pub(super) async fn renew_entry(&self, number: u64) -> Result<Option<u64>, StoreError> {
         let next = number.saturating_add(1);
         // If the entry was deleted, the lease expired, and an entry with the same name belongs to another holder.
         if !self.is_ours(number).await? || !self.create(next).await? {
@@ -212,7 +212,7 @@ impl LeaseLog {
     /// Renews the lease until it is released or another holder takes over.
     async fn renew(&self, mut number: u64, mut stopped: oneshot::Receiver<()>) {
         while tokio::time::timeout(self.lasts / 3, &mut stopped).await.is_err() {
-            match self.renewed(number).await {
+            match self.renew_entry(number).await {
                 Ok(Some(next)) => number = next,
                 Ok(None) => {
                     tracing::warn!(target: "glovebox", lease = self.dir, "another process took over a lease");

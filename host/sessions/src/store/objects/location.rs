@@ -86,7 +86,7 @@ impl StoreLocation {
         }
         let store = remote(&scheme, url.as_str(), runtime).ok_or_else(|| wrong("it is not an object store"))?;
         let store = store.map_err(|source| failed(&shown(text), "be set up", source))?;
-        Ok(Self { store, prefix, url: named(&url), local: None, _dir: None })
+        Ok(Self { store, prefix, url: display_url(&url), local: None, _dir: None })
     }
 
     /// Opens a directory, and creates it like a [`DirectoryStore`](crate::DirectoryStore) if it is missing.
@@ -99,7 +99,7 @@ impl StoreLocation {
         let store =
             LocalFileSystem::new_with_prefix(&path).map_err(|source| failed(url.as_str(), "be opened", source))?;
         let store = Arc::new(store.with_fsync(true).with_automatic_cleanup(true));
-        Ok(Self { store, prefix: Path::default(), url: named(url), local: Some(path), _dir: Some(dir) })
+        Ok(Self { store, prefix: Path::default(), url: display_url(url), local: Some(path), _dir: Some(dir) })
     }
 
     /// Opens a store in this process's memory. Stores with the same name share their memory until the last of these
@@ -117,7 +117,7 @@ impl StoreLocation {
             memories.insert(name, Arc::downgrade(&made));
             made
         });
-        Ok(Self { store, prefix, url: named(url), local: None, _dir: None })
+        Ok(Self { store, prefix, url: display_url(url), local: None, _dir: None })
     }
 }
 
@@ -163,7 +163,7 @@ pub(super) fn shown(text: &str) -> String {
     }
 }
 
-fn named(url: &Url) -> String {
+fn display_url(url: &Url) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 

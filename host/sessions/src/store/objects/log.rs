@@ -131,7 +131,7 @@ impl Log<'_> {
     }
 
     async fn entries(self) -> Result<Vec<(u64, ListedObject)>, StoreError> {
-        numbered(self.bucket, &self.dir()).await
+        list_numbered(self.bucket, &self.dir()).await
     }
 
     /// Reads a listed entry. Returns `None` if the entry has been deleted since it was listed.
@@ -292,7 +292,7 @@ impl Log<'_> {
 }
 
 /// Lists the numbered entries in a directory, in ascending order.
-pub(super) async fn numbered(bucket: &dyn Bucket, dir: &str) -> Result<Vec<(u64, ListedObject)>, StoreError> {
+pub(super) async fn list_numbered(bucket: &dyn Bucket, dir: &str) -> Result<Vec<(u64, ListedObject)>, StoreError> {
     let listed = bucket.list(dir, None, MAX_LISTED + 1).await?;
     if listed.len() > MAX_LISTED {
         let reason = format!("it has more than {MAX_LISTED} objects; delete all of them except the last");

@@ -280,7 +280,7 @@ fn holder<'a>(run: &'a Run, times: usize, held: &'a Cell<bool>, taken: &'a Cell<
 /// Renews a lease that expired an hour ago, like a process that was frozen for an hour.
 fn frozen<'a>(log: &'a LeaseLog, held: &'a Cell<bool>, renewed: &'a Cell<usize>) -> Task<'a> {
     Box::pin(async move {
-        if let Some(number) = log.renewed(1).await.unwrap() {
+        if let Some(number) = log.renew_entry(1).await.unwrap() {
             assert!(!held.replace(true), "two holders have the lease");
             renewed.set(renewed.get() + 1);
             log.delete(number).await;
