@@ -98,7 +98,7 @@ impl Lineage {
     pub fn of(dir: impl AsFd) -> io::Result<Self> {
         let top = id(&open(Path::new("/"))?)?;
         let mut ids = vec![id(&dir)?];
-        let mut at = above(&dir)?;
+        let mut at = open_parent(&dir)?;
         let mut equal = 0;
         while ids.last() != Some(&top) && equal < MAX_EQUAL {
             if ids.len() > MAX_DEPTH {
@@ -111,7 +111,7 @@ impl Lineage {
                 equal = 0;
                 ids.push(next);
             }
-            at = above(&at)?;
+            at = open_parent(&at)?;
         }
         Ok(Self(ids))
     }
@@ -222,7 +222,7 @@ impl Entry {
         let (ours, exists) = match &self.opened {
             Some(opened) => (&opened.lineage, true),
             None => {
-                let (dir, exists) = nearest(&self.path)?;
+                let (dir, exists) = open_nearest(&self.path)?;
                 looked_up = Lineage::of(dir).ok()?;
                 (&looked_up, exists)
             }
@@ -269,7 +269,7 @@ pub fn is_guarded(id: DirectoryId) -> bool {
 }
 
 /// Opens the directory at a path, or its nearest existing ancestor. Returns `true` if `path` itself was opened.
-fn nearest(path: &Path) -> Option<(OwnedFd, bool)> {
+fn open_nearest(path: &Path) -> Option<(OwnedFd, bool)> {
     let path = std::path::absolute(path).ok()?;
     path.ancestors().enumerate().find_map(|(up, path)| Some((open(path).ok()?, up == 0)))
 }
@@ -278,7 +278,7 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags(), Mode::empty())?)
 }
 
-fn above(dir: impl AsFd) -> io::Result<OwnedFd> {
+fn open_parent(dir: impl AsFd) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(dir, "..", flags(), Mode::empty())?)
 }
 

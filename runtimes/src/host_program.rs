@@ -73,20 +73,20 @@ impl HostProgram {
     pub fn fetch(&self, cache_dir: &Path, progress: &dyn Progress) -> Result<PathBuf, RuntimeError> {
         let cache = CacheDir::unsealed(cache_dir)?;
         let programs = cache.subdir("programs")?;
-        if let Some(path) = self.present(&programs)? {
+        if let Some(path) = self.find_present(&programs)? {
             return Ok(path);
         }
         let _done = DoneOnDrop(progress);
         let lock = cache.lock(&self.file_name(), progress);
         let _lock = lock.map_err(|error| FatalFetchError::from(error).fetching(self.name))?;
-        if let Some(path) = self.present(&programs)? {
+        if let Some(path) = self.find_present(&programs)? {
             return Ok(path);
         }
         programs.remove_leftovers()?;
         self.download(&programs, progress)
     }
 
-    fn present(&self, programs: &TrustedDir) -> Result<Option<PathBuf>, RuntimeError> {
+    fn find_present(&self, programs: &TrustedDir) -> Result<Option<PathBuf>, RuntimeError> {
         let file = self.file_name();
         let path = programs.path_of(&file);
         match programs.open_file(&file)? {

@@ -311,7 +311,7 @@ impl StoreDir<'_> {
         let name = record_name(key);
         // Retry, because another process may replace both files after the record is read and before the code is opened.
         for _ in 0..3 {
-            let Some(recorded) = self.recorded(&name)?.filter(|recorded| recorded.stored.key == *key.parts()) else {
+            let Some(recorded) = self.find_record(&name)?.filter(|recorded| recorded.stored.key == *key.parts()) else {
                 return Ok(None);
             };
             if let Some(artefact) = self.open_code(recorded)? {
@@ -349,7 +349,7 @@ impl StoreDir<'_> {
                 self.remove(&old)?;
             }
         }
-        let recorded = self.recorded(&name)?.ok_or_else(gone)?;
+        let recorded = self.find_record(&name)?.ok_or_else(gone)?;
         let opened = self.open_code(recorded)?.ok_or_else(gone)?;
         Ok(Artefact { is_new: true, ..opened })
     }
@@ -358,7 +358,7 @@ impl StoreDir<'_> {
         let ParsedRecord { stored, sha256 } = recorded;
         let Some((mut aot, bytes)) = self.dir.open_file(&stored.aot_file)? else { return Ok(None) };
         let aot_path = self.dir.path_of(&stored.aot_file);
-        if !claim(&aot) {
+        if !try_lock_code(&aot) {
             return Ok(None);
         }
         if bytes != stored.aot_bytes {
@@ -413,10 +413,10 @@ impl StoreDir<'_> {
 
     /// Reads a record. Ignores records that are damaged or have a different format version.
     fn read_record(&self, name: &str) -> Result<Option<SerializedRecord>, CacheError> {
-        Ok(self.recorded(name)?.map(|recorded| recorded.stored))
+        Ok(self.find_record(name)?.map(|recorded| recorded.stored))
     }
 
-    fn recorded(&self, name: &str) -> Result<Option<ParsedRecord>, CacheError> {
+    fn find_record(&self, name: &str) -> Result<Option<ParsedRecord>, CacheError> {
         let Some(text) = self.read_text(name)? else { return Ok(None) };
         Ok(SerializedRecord::parse(&text).map(|stored| ParsedRecord { stored, sha256: Digest::of(&text) }))
     }
@@ -480,7 +480,7 @@ pub(crate) fn record_name(key: &ArtefactKey) -> String {
 
 /// Marks a code file as in use with a shared lock. The kernel releases the lock when the file is neither open nor
 /// mapped. Returns `false` if the code is being evicted.
-fn claim(code: &File) -> bool {
+fn try_lock_code(code: &File) -> bool {
     for _ in 0..CLAIM_ATTEMPTS {
         match code.try_lock_shared() {
             Err(TryLockError::WouldBlock) => std::thread::sleep(CLAIM_POLL),

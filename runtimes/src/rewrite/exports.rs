@@ -14,7 +14,7 @@ use super::{
     RewriteError,
     function_wrappers::{self, Wrapper},
     index_of, numpy, quickjs,
-    sections::{EncodedSection, Exports, SectionChange, Sections, bound, entries, longer},
+    sections::{EncodedSection, Exports, SectionChange, Sections, bound, entries, extended_section},
 };
 use crate::{Callback, ExportList, FunctionId};
 
@@ -233,12 +233,12 @@ fn add_callbacks(
     elements.active(None, &ConstExpr::i32_const(first_slot.cast_signed()), Elements::Functions(functions.into()));
 
     Ok(vec![
-        SectionChange::to(longer(sections, SectionId::Type, count, &types)?),
-        SectionChange::to(longer(sections, SectionId::Function, count, &declarations)?),
+        SectionChange::to(extended_section(sections, SectionId::Type, count, &types)?),
+        SectionChange::to(extended_section(sections, SectionId::Function, count, &declarations)?),
         SectionChange::to(tables),
-        SectionChange::to(longer(sections, SectionId::Global, count, entries(&globals)?.as_slice())?),
-        SectionChange::to(longer(sections, SectionId::Element, 1, entries(&elements)?.as_slice())?),
-        SectionChange::to(longer(sections, SectionId::Code, count, &bodies)?),
+        SectionChange::to(extended_section(sections, SectionId::Global, count, entries(&globals)?.as_slice())?),
+        SectionChange::to(extended_section(sections, SectionId::Element, 1, entries(&elements)?.as_slice())?),
+        SectionChange::to(extended_section(sections, SectionId::Code, count, &bodies)?),
     ])
 }
 

@@ -10,7 +10,7 @@ use wasmparser::{GlobalSectionReader, Operator, Parser, Payload, ValType, Valida
 
 use super::{
     RewriteError,
-    sections::{SectionChange, Sections, entries, longer},
+    sections::{SectionChange, Sections, entries, extended_section},
 };
 
 /// The size of a WebAssembly page in bytes.
@@ -270,7 +270,7 @@ pub fn code_of(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     let (from, name) = MEMORY_IMPORT;
     import.import(from, name, EntityType::Memory(memory));
     Ok(sections.rebuild(vec![
-        SectionChange::to(longer(&sections, SectionId::Import, 1, &entries(&import)?)?),
+        SectionChange::to(extended_section(&sections, SectionId::Import, 1, &entries(&import)?)?),
         SectionChange::removed(SectionId::Memory),
         SectionChange::removed(SectionId::Data),
         SectionChange::removed(SectionId::DataCount),

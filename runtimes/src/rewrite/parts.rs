@@ -24,7 +24,7 @@ use super::{
     exports::longer_table,
     function_wrappers::{FunctionType, bodies_of, defined_functions, function_types},
     image::MEMORY_IMPORT,
-    sections::{Exports, SectionChange, Sections, entries, longer},
+    sections::{Exports, SectionChange, Sections, entries, extended_section},
 };
 use crate::CodePart;
 
@@ -197,10 +197,10 @@ impl<'a> Code<'a> {
         let kind = wasm_encoder::GlobalType { val_type: wasm_encoder::ValType::I32, mutable: false, shared: false };
         global.global(kind, &ConstExpr::i32_const(loader.cast_signed()));
         let mut changed = vec![
-            SectionChange::to(longer(&self.sections, SectionId::Type, types.added, &types.encoded)?),
+            SectionChange::to(extended_section(&self.sections, SectionId::Type, types.added, &types.encoded)?),
             SectionChange::to(functions),
             SectionChange::to(table),
-            SectionChange::to(longer(&self.sections, SectionId::Global, 1, &entries(&global)?)?),
+            SectionChange::to(extended_section(&self.sections, SectionId::Global, 1, &entries(&global)?)?),
             SectionChange::to(self.exports(owners, &indices)?),
             SectionChange::to(elements(&self.slots, &indices)),
             SectionChange::to(code),

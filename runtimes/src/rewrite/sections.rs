@@ -291,7 +291,7 @@ pub(super) fn entries(section: &impl Encode) -> Result<Vec<u8>, RewriteError> {
 }
 
 /// Returns a section with additional entries, or a new section if the module does not have one.
-pub(super) fn longer(
+pub(super) fn extended_section(
     sections: &Sections<'_>,
     id: SectionId,
     more: u32,

@@ -50,7 +50,7 @@ impl UserPackages {
     /// # Errors
     /// Fails if the directory or a wheel cannot be read, or a wheel is invalid.
     pub fn list(&self) -> Result<Vec<UserPackage>, UserPackageError> {
-        self.file_names()?.iter().filter_map(|file| self.described(file).transpose()).collect()
+        self.file_names()?.iter().filter_map(|file| self.read_description(file).transpose()).collect()
     }
 
     /// Returns the packages' files, sorted by path below `site-packages`.
@@ -165,7 +165,7 @@ impl UserPackages {
         read_wheel(wheel).map(Some).map_err(|e| CacheError::io("read", &self.dir.path_of(file), e))
     }
 
-    fn described(&self, file: &str) -> Result<Option<UserPackage>, UserPackageError> {
+    fn read_description(&self, file: &str) -> Result<Option<UserPackage>, UserPackageError> {
         let Some(bytes) = self.read(file)? else { return Ok(None) };
         Ok(Some(describe(file, &bytes)?.0))
     }

@@ -46,7 +46,7 @@ pub(crate) fn depths(module: &Module<'_>, bytes: &[u8]) -> Result<Depths, WeaveE
     }
     let mut counted = vec![None; graph.callees.len()];
     for (number, component) in components.iter().enumerate() {
-        let repeats = component.len() > 1 || component.iter().any(|function| graph.calls(*function, *function));
+        let repeats = component.len() > 1 || component.iter().any(|function| graph.has_call(*function, *function));
         let callees = component.iter().filter_map(|function| graph.callees.get(*function)).flatten();
         let below = callees.filter_map(|callee| component_of.get(*callee)).filter(|of| **of != number);
         let mut bytes = below.filter_map(|of| once.get(*of)).copied().max().unwrap_or(0);
@@ -82,7 +82,7 @@ impl Graph {
                 let operator = operator.map_err(&wrong)?;
                 match operator {
                     Operator::Call { function_index } | Operator::ReturnCall { function_index } => {
-                        called.extend(own(module, function_index));
+                        called.extend(own_index(module, function_index));
                     }
                     Operator::CallIndirect { type_index, .. } | Operator::ReturnCallIndirect { type_index, .. } => {
                         called.push(type_node(module, type_index));
@@ -105,13 +105,13 @@ impl Graph {
         Ok(Self { callees, frame_bytes })
     }
 
-    fn calls(&self, caller: usize, callee: usize) -> bool {
+    fn has_call(&self, caller: usize, callee: usize) -> bool {
         self.callees.get(caller).is_some_and(|callees| callees.binary_search(&callee).is_ok())
     }
 }
 
 /// Returns a function's index among the module's own functions, or `None` for an import.
-fn own(module: &Module<'_>, function: u32) -> Option<usize> {
+fn own_index(module: &Module<'_>, function: u32) -> Option<usize> {
     function.checked_sub(module.imported_functions).map(index)
 }
 
@@ -130,7 +130,7 @@ fn table_functions(module: &Module<'_>) -> Result<Vec<Vec<usize>>, WeaveError> {
             let of = module.functions.get(index(function)).copied().unwrap_or_default();
             let node = type_node(module, of).saturating_sub(module.bodies.len());
             if let Some(functions) = table_functions.get_mut(node) {
-                functions.extend(own(module, function));
+                functions.extend(own_index(module, function));
             }
         }
     }

@@ -35,7 +35,7 @@ pub(crate) struct ImportedFunction<'a> {
 }
 
 /// Returns the WASI functions that the guests import, by name. Each name is resolved once.
-pub(crate) fn wanted<'a>(
+pub(crate) fn imported_functions<'a>(
     guests: &'a [ParsedGuest<'_>],
     shim: &Module<'_>,
 ) -> Result<BTreeMap<&'a str, ImportedFunction<'a>>, WeaveError> {

@@ -71,9 +71,11 @@ pub(crate) fn function(name: &str, plan: &Plan<'_>) -> Option<(Signature, Functi
         }
         "global_get" => ((&[I32, I32], &[I64]), each(plan, global_get)),
         "global_set" => ((&[I32, I32, I64], &[]), each(plan, global_set)),
-        "fuel_get" => ((&[], &[I64]), whole(|code| _ = code.global_get(plan.fuel).i64_const(1).i64_add())),
-        "fuel_set" => ((&[I64], &[]), whole(|code| _ = code.local_get(0).i64_const(1).i64_sub().global_set(plan.fuel))),
-        "unwound" => ((&[], &[I32]), whole(|code| _ = code.global_get(plan.reason))),
+        "fuel_get" => ((&[], &[I64]), build_function(|code| _ = code.global_get(plan.fuel).i64_const(1).i64_add())),
+        "fuel_set" => {
+            ((&[I64], &[]), build_function(|code| _ = code.local_get(0).i64_const(1).i64_sub().global_set(plan.fuel)))
+        }
+        "unwound" => ((&[], &[I32]), build_function(|code| _ = code.global_get(plan.reason))),
         "call_export" => ((&[I32, I32, I32, I32, I32], &[I32]), exports(plan)),
         "call_table" => ((&[I32, I32, I32, I32, I32], &[I32]), tables(plan)),
         _ => return None,
@@ -81,7 +83,7 @@ pub(crate) fn function(name: &str, plan: &Plan<'_>) -> Option<(Signature, Functi
 }
 
 /// Generates a function that does not depend on a guest.
-fn whole(write: impl FnOnce(&mut InstructionSink<'_>)) -> Function {
+fn build_function(write: impl FnOnce(&mut InstructionSink<'_>)) -> Function {
     let mut function = Function::new([]);
     let mut code = function.instructions();
     write(&mut code);
@@ -91,7 +93,7 @@ fn whole(write: impl FnOnce(&mut InstructionSink<'_>)) -> Function {
 
 /// Generates a function that operates on the guest whose number is the first parameter.
 fn each(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &PlacedGuest<'_>)) -> Function {
-    whole(|code| {
+    build_function(|code| {
         for_guest(code, plan, |code, guest| {
             write(code, guest);
             code.return_();
@@ -101,12 +103,14 @@ fn each(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &PlacedGuest<'
 }
 
 fn describe_len(plan: &Plan<'_>) -> Function {
-    whole(|code| _ = code.i32_const(plan.description.1.cast_signed()))
+    build_function(|code| _ = code.i32_const(plan.description.1.cast_signed()))
 }
 
 fn describe(plan: &Plan<'_>) -> Function {
     let (segment, len) = plan.description;
-    whole(|code| _ = code.local_get(0).i32_const(0).i32_const(len.cast_signed()).memory_init(plan.shim_memory, segment))
+    build_function(|code| {
+        _ = code.local_get(0).i32_const(0).i32_const(len.cast_signed()).memory_init(plan.shim_memory, segment)
+    })
 }
 
 /// Copies bytes from the image's data segment. Parameters: guest, offset in the segment, destination and length.

@@ -146,7 +146,7 @@ fn assemble(shim: &Module<'_>, guests: Vec<ParsedGuest<'_>>, options: &WeaveOpti
         }
     }
     let (unwind, unreachable, overflow, halt) = (own.reserve(), own.reserve(), own.reserve(), own.reserve());
-    let wanted = glue::wanted(&guests, shim)?;
+    let wanted = glue::imported_functions(&guests, shim)?;
     let wasi: Vec<_> = wanted.iter().map(|(name, wanted)| (*name, wanted, own.reserve())).collect();
     let host_call = glue::host_call(&guests)?.cloned().map(|of| (of, own.reserve()));
     let wasi_of = |name: &str| wasi.iter().find(|(other, ..)| *other == name).map_or(unwind, |(.., at)| *at);

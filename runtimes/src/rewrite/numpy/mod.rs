@@ -28,7 +28,7 @@ use super::{
     exports::type_count,
     function_wrappers::{bodies_of, defined_functions, function_types},
     index_of, no_room,
-    sections::{SectionChange, Sections, longer},
+    sections::{SectionChange, Sections, extended_section},
 };
 
 /// The function that provides an object's buffer. It is wrapped to record the buffer for the check of its format.
@@ -230,7 +230,7 @@ fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError
     }
     let added = u32::try_from(added().count()).map_err(|_| no_room())?;
     Ok(sections.rebuild_all(vec![
-        SectionChange::to(longer(&sections, SectionId::Type, added, &signatures)?),
+        SectionChange::to(extended_section(&sections, SectionId::Type, added, &signatures)?),
         SectionChange::to(types),
         SectionChange::to(bodies),
     ]))

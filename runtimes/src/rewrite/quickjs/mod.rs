@@ -36,7 +36,7 @@ use super::{
     exports::{function_indices, type_count},
     function_wrappers::{bodies_of, defined_functions},
     index_of, no_room,
-    sections::{SectionChange, Sections, entries, longer},
+    sections::{SectionChange, Sections, entries, extended_section},
 };
 use splices::{COMPLETIONS, FULFILLED, SPLICES};
 
@@ -178,9 +178,9 @@ fn locate_calls_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, Rewri
     let mut globals = GlobalSection::new();
     globals.global(GlobalType { val_type: ValType::I32, mutable: true, shared: false }, &ConstExpr::i32_const(0));
     Ok(sections.rebuild_all(vec![
-        SectionChange::to(longer(&sections, SectionId::Type, added, &signatures)?),
+        SectionChange::to(extended_section(&sections, SectionId::Type, added, &signatures)?),
         SectionChange::to(types),
-        SectionChange::to(longer(&sections, SectionId::Global, 1, &entries(&globals)?)?),
+        SectionChange::to(extended_section(&sections, SectionId::Global, 1, &entries(&globals)?)?),
         SectionChange::to(bodies),
     ]))
 }

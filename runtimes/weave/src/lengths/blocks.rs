@@ -92,7 +92,7 @@ impl Reader<'_> {
         self.at = next;
     }
 
-    pub(super) fn fresh(&mut self, count: usize) -> Vec<Variable> {
+    pub(super) fn new_variables(&mut self, count: usize) -> Vec<Variable> {
         let first = self.variables;
         self.variables = self.variables.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         (first..self.variables).collect()
@@ -146,7 +146,7 @@ impl Reader<'_> {
     pub(super) fn enter_loop(&mut self, of: BlockType) {
         let (params, results) = self.block_type(of);
         let (header, next) = (self.values.block(), self.values.block());
-        let (taken, results) = (self.fresh(params.len()), self.fresh(results.len()));
+        let (taken, results) = (self.new_variables(params.len()), self.new_variables(results.len()));
         self.jump(header, &taken);
         self.enter(Kind::Loop { header, params: taken.clone() }, next, results, params.len());
         self.stack.truncate(self.stack.len().saturating_sub(params.len()));
@@ -157,7 +157,7 @@ impl Reader<'_> {
     pub(super) fn enter_if(&mut self, of: BlockType) {
         self.stack.pop();
         let (params, results) = self.block_type(of);
-        let (then, next, given) = (self.values.block(), self.values.block(), self.fresh(results.len()));
+        let (then, next, given) = (self.values.block(), self.values.block(), self.new_variables(results.len()));
         let head = self.at;
         // If the parameters equal the results, `else` is optional. Unless an `else` follows, a false condition branches
         // to the end.
@@ -263,7 +263,7 @@ impl Reader<'_> {
     /// Enters a `try_table`. Each clause has a block that is reachable from calls and jumps to the clause's label.
     pub(super) fn enter_try(&mut self, of: &TryTable) {
         let (params, results) = self.block_type(of.ty);
-        let (body, next, results) = (self.values.block(), self.values.block(), self.fresh(results.len()));
+        let (body, next, results) = (self.values.block(), self.values.block(), self.new_variables(results.len()));
         self.values.jump(self.at, body);
         self.values.seal(body);
         let around = self.handlers.len();
@@ -272,7 +272,7 @@ impl Reader<'_> {
             let handler = self.values.block();
             self.at = handler;
             let height = self.stack.len();
-            for _ in 0..self.carried(catch) {
+            for _ in 0..self.value_count(catch) {
                 self.push(Origin::Computed);
             }
             self.branch(reach::label(catch));
@@ -284,7 +284,7 @@ impl Reader<'_> {
     }
 
     /// Returns the number of values that a clause passes to its label.
-    fn carried(&self, catch: &Catch) -> usize {
+    fn value_count(&self, catch: &Catch) -> usize {
         match catch {
             Catch::One { tag, .. } => self.module.tag_values(*tag),
             Catch::OneRef { tag, .. } => self.module.tag_values(*tag).saturating_add(1),

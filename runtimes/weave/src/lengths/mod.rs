@@ -128,7 +128,7 @@ impl<'m> Reader<'m> {
             _ if !self.is_live => {}
             Operator::Block { blockty } => {
                 let (params, results) = self.block_type(*blockty);
-                let (next, results) = (self.values.block(), self.fresh(results.len()));
+                let (next, results) = (self.values.block(), self.new_variables(results.len()));
                 self.enter(Kind::Block, next, results, params.len());
             }
             Operator::TryTable { try_table } => self.enter_try(try_table),
