@@ -9,13 +9,13 @@ use glovebox_vfs::InodeId;
 
 use crate::{
     Errno, Host, Stream, Wasi,
+    decoding::{self, MAX_GROWTH, MAX_TEXT_BYTES},
     device::{Derivation, Device, MAX_REQUEST_BYTES, ToolsDevice},
     host::{Call, CallFailure},
     memory::{CHUNK_BYTES, Region, check, read_array, read_iovecs, size, write_u32},
     prices,
     streams::{Source, Stdin},
     table::{self, FdTarget},
-    text_device::{self, MAX_GROWTH, MAX_TEXT_BYTES},
 };
 
 pub(super) fn fd_read<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, iovs: u32, iovs_len: u32, nread: u32) -> Call {
@@ -337,7 +337,7 @@ fn decode_text<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Ca
     }
     host.charge(prices::DECODED_BYTE.saturating_mul(u64::from(total)))?;
     let request = gather(host, regions)?;
-    wasi.decoded = Stdin::new(text_device::decode(&request)?);
+    wasi.decoded = Stdin::new(decoding::decode(&request)?);
     Ok(total)
 }
 
