@@ -29,18 +29,18 @@ const MAX_STARS: usize = 8;
 /// The parsing mode of JavaScript source.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum ScriptKind {
     Detect,
     Script,
     Module,
 }
 
-impl From<Kind> for SourceKind {
-    fn from(kind: Kind) -> Self {
+impl From<ScriptKind> for SourceKind {
+    fn from(kind: ScriptKind) -> Self {
         match kind {
-            Kind::Detect => Self::Detect,
-            Kind::Script => Self::Script,
-            Kind::Module => Self::Module,
+            ScriptKind::Detect => Self::Detect,
+            ScriptKind::Script => Self::Script,
+            ScriptKind::Module => Self::Module,
         }
     }
 }
@@ -53,7 +53,7 @@ pub(crate) struct ExecuteBody {
     language: Option<Language>,
     runtime: Option<String>,
     name: Option<String>,
-    kind: Option<Kind>,
+    kind: Option<ScriptKind>,
     stdin: Option<Bytes>,
     context: Option<Box<RawValue>>,
     deadline_ms: Option<u64>,

@@ -14,7 +14,7 @@ use crate::guest::index;
 
 /// The kind of block that a label belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum LabelKind {
     /// A block, or the function itself.
     Block,
     /// A loop. Its label is at its beginning.
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
 
 #[derive(Debug)]
 struct ReachFrame {
-    kind: Kind,
+    kind: LabelKind,
     entered_live: bool,
     /// `true` if execution can reach the end of the code before `else`.
     then_live: bool,
@@ -44,7 +44,7 @@ impl Reach {
     /// Creates the state at the beginning of a function.
     pub(crate) fn new() -> Self {
         let mut reach = Self { frames: Vec::new(), live: true };
-        reach.enter(Kind::Block);
+        reach.enter(LabelKind::Block);
         reach
     }
 
@@ -54,7 +54,7 @@ impl Reach {
     }
 
     /// Enters a block, loop or `if`.
-    pub(crate) fn enter(&mut self, kind: Kind) {
+    pub(crate) fn enter(&mut self, kind: LabelKind) {
         self.frames.push(ReachFrame { kind, entered_live: self.live, then_live: false, branched: false });
     }
 
@@ -62,7 +62,7 @@ impl Reach {
     pub(crate) fn branch(&mut self, relative_depth: u32) {
         let depth = usize::try_from(relative_depth).unwrap_or(usize::MAX);
         if let Some(target) = self.frames.iter_mut().nth_back(depth)
-            && target.kind != Kind::Loop
+            && target.kind != LabelKind::Loop
         {
             target.branched = true;
         }
@@ -76,7 +76,7 @@ impl Reach {
     /// Enters the `else` side of an `if`.
     pub(crate) fn enter_else(&mut self) {
         if let Some(frame) = self.frames.last_mut() {
-            frame.kind = Kind::Else;
+            frame.kind = LabelKind::Else;
             frame.then_live = self.live;
             self.live = frame.entered_live;
         }
@@ -84,7 +84,7 @@ impl Reach {
 
     /// Returns `true` if the innermost block is a loop, whose branches do not target its `end`.
     pub(crate) fn is_loop(&self) -> bool {
-        self.frames.last().is_some_and(|frame| frame.kind == Kind::Loop)
+        self.frames.last().is_some_and(|frame| frame.kind == LabelKind::Loop)
     }
 
     /// Returns `true` if several paths meet at the next `end`.
@@ -105,9 +105,9 @@ impl ReachFrame {
     /// Returns `true` if the other side of an `if` can also reach the end.
     fn can_be_skipped(&self) -> bool {
         match self.kind {
-            Kind::Block | Kind::Loop => false,
-            Kind::If => self.entered_live,
-            Kind::Else => self.then_live,
+            LabelKind::Block | LabelKind::Loop => false,
+            LabelKind::If => self.entered_live,
+            LabelKind::Else => self.then_live,
         }
     }
 }

@@ -8,7 +8,7 @@
 //! A tokenizer ([`Tokens`]) is sufficient. If it misreads a source so that the script does not compile, the whole source
 //! runs as a module. If only the module with the imports does not compile, its error ends the execution.
 
-use super::tokens::{Kind, Token, Tokens};
+use super::tokens::{Token, TokenKind, Tokens};
 
 /// The global through which the module calls the function that binds its names (`modules.js`).
 const BINDER: &str = "glovebox.imports";
@@ -129,7 +129,7 @@ impl<'a> Splitter<'a> {
         loop {
             let is_property = self.tokens.is_after_dot;
             let token = self.tokens.next();
-            if token.kind == Kind::End {
+            if token.kind == TokenKind::End {
                 return;
             }
             if is_property {
@@ -175,10 +175,10 @@ impl<'a> Splitter<'a> {
         loop {
             let token = ahead.next();
             match token.kind {
-                Kind::End => return false,
-                Kind::Sign(b'(') => depth = depth.saturating_add(1),
-                Kind::Sign(b')') if depth <= 1 => return ahead.next().is_sign(b'{'),
-                Kind::Sign(b')') => depth = depth.saturating_sub(1),
+                TokenKind::End => return false,
+                TokenKind::Sign(b'(') => depth = depth.saturating_add(1),
+                TokenKind::Sign(b')') if depth <= 1 => return ahead.next().is_sign(b'{'),
+                TokenKind::Sign(b')') => depth = depth.saturating_sub(1),
                 _ => {}
             }
         }
@@ -198,7 +198,7 @@ impl<'a> Splitter<'a> {
             if name.is_sign(b'*') {
                 name = ahead.next();
             }
-            let is_named = is_declaration && name.kind == Kind::Word && !name.is("extends");
+            let is_named = is_declaration && name.kind == TokenKind::Word && !name.is("extends");
             // An unnamed default export is treated as an expression.
             self.edit(export.from, default.to, if is_named { "" } else { "0," }, false);
             self.tokens.after_operand(false);
@@ -221,17 +221,17 @@ impl<'a> Splitter<'a> {
         while !has_source {
             let token = self.tokens.next();
             match token.kind {
-                Kind::Text => has_source = true,
-                Kind::Word if token.is("from") && self.tokens.peek().kind == Kind::Text => continue,
-                Kind::Word => names.push(token.text),
-                Kind::Sign(b',') => {}
-                Kind::Sign(b'*') => {
+                TokenKind::Text => has_source = true,
+                TokenKind::Word if token.is("from") && self.tokens.peek().kind == TokenKind::Text => continue,
+                TokenKind::Word => names.push(token.text),
+                TokenKind::Sign(b',') => {}
+                TokenKind::Sign(b'*') => {
                     if self.tokens.peek().is("as") {
                         self.tokens.next();
                         names.push(self.tokens.next().text);
                     }
                 }
-                Kind::Sign(b'{') => {
+                TokenKind::Sign(b'{') => {
                     to = self.list(names)?;
                     if !self.tokens.peek().is("from") {
                         break;
@@ -263,9 +263,9 @@ impl<'a> Splitter<'a> {
         loop {
             let token = self.tokens.next();
             match token.kind {
-                Kind::Sign(b'}') => return Some(token.to),
-                Kind::Sign(b',') => {}
-                Kind::Word | Kind::Text => {
+                TokenKind::Sign(b'}') => return Some(token.to),
+                TokenKind::Sign(b',') => {}
+                TokenKind::Word | TokenKind::Text => {
                     let mut local = token;
                     if self.tokens.peek().is("as") {
                         self.tokens.next();

@@ -1,7 +1,7 @@
 //! A tokenizer for JavaScript that distinguishes regular expressions from divisions, and blocks from objects.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     Word,
     /// A string including its quotes.
     Text,
@@ -14,7 +14,7 @@ pub(super) enum Kind {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     pub(super) text: &'a str,
     pub(super) from: usize,
     pub(super) to: usize,
@@ -24,11 +24,11 @@ pub(super) struct Token<'a> {
 
 impl Token<'_> {
     pub(super) fn is(&self, word: &str) -> bool {
-        self.kind == Kind::Word && self.text == word
+        self.kind == TokenKind::Word && self.text == word
     }
 
     pub(super) fn is_sign(&self, sign: u8) -> bool {
-        self.kind == Kind::Sign(sign)
+        self.kind == TokenKind::Sign(sign)
     }
 }
 
@@ -189,36 +189,36 @@ impl<'a> Tokens<'a> {
         let (from, depth) = (self.at, self.open.len());
         let byte = self.byte(0);
         let kind = match byte {
-            _ if from >= self.source.len() => Kind::End,
+            _ if from >= self.source.len() => TokenKind::End,
             b'\'' | b'"' => {
                 self.skip_text(byte);
                 self.after_operand(true);
-                Kind::Text
+                TokenKind::Text
             }
             b'`' => {
                 self.at += 1;
                 self.skip_template();
-                Kind::Literal
+                TokenKind::Literal
             }
             b'0'..=b'9' => {
                 self.skip_number();
                 self.after_operand(true);
-                Kind::Literal
+                TokenKind::Literal
             }
             b'/' if !self.is_after_operand => {
                 self.skip_regex();
                 self.after_operand(true);
-                Kind::Literal
+                TokenKind::Literal
             }
             _ if !byte.is_ascii() || is_word(char::from(byte)) => {
                 self.skip_word();
                 self.after_word(from);
-                Kind::Word
+                TokenKind::Word
             }
             _ => {
                 self.at += 1;
                 self.after_sign(byte);
-                Kind::Sign(byte)
+                TokenKind::Sign(byte)
             }
         };
         // Clamp, because a backslash at the very end advances beyond the end.

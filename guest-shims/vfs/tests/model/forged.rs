@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::{
     operations::{World, op},
-    reference::{Kind, Reference},
+    reference::{NodeKind, Reference},
     runner,
 };
 
@@ -165,21 +165,21 @@ pub(crate) fn check(vfs: &mut Vfs, root: RootId, model: &Reference) {
             let kind = match entry.kind {
                 FileKind::Directory => {
                     dirs.push(path.clone());
-                    Kind::Dir
+                    NodeKind::Dir
                 }
-                FileKind::File => Kind::File,
-                FileKind::Symlink => Kind::Link,
+                FileKind::File => NodeKind::File,
+                FileKind::Symlink => NodeKind::Link,
             };
             let top = vfs.root_dir(root).unwrap();
             match model.tree.get(&path) {
-                Some((id, Kind::File)) => {
+                Some((id, NodeKind::File)) => {
                     let stat = vfs.stat(entry.inode).unwrap();
                     let names = model.tree.values().filter(|(other, _)| other == id);
                     assert_eq!(stat.links, names.count() as u64, "{path}");
                     assert_eq!(stat.size_bytes, model.data[id].len() as u64, "{path}");
                     assert_eq!(&read_all(vfs, entry.inode), &model.data[id], "{path}");
                 }
-                Some((id, Kind::Link)) => {
+                Some((id, NodeKind::Link)) => {
                     let target = vfs.read_link(top, path.as_bytes()).unwrap();
                     assert_eq!(*target, *model.targets[id], "{path}");
                 }
@@ -188,7 +188,8 @@ pub(crate) fn check(vfs: &mut Vfs, root: RootId, model: &Reference) {
             found.insert(path, kind);
         }
     }
-    let expected: BTreeMap<String, Kind> = model.tree.iter().map(|(path, &(_, kind))| (path.clone(), kind)).collect();
+    let expected: BTreeMap<String, NodeKind> =
+        model.tree.iter().map(|(path, &(_, kind))| (path.clone(), kind)).collect();
     assert_eq!(found, expected);
     assert_eq!(vfs.changes(root), model.changes());
 }

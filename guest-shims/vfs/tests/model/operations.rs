@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::{
     forged::{check, read_all},
-    reference::{Kind, PathEnd, Reference},
+    reference::{NodeKind, PathEnd, Reference},
     runner,
     support::{FakeHost, HostNode},
 };
@@ -373,7 +373,7 @@ fn paths_stay_inside_and_resolve_as_the_model() {
             let mut model = Reference::default();
             for (path, node) in nodes {
                 let parent = path.rsplit_once('/').map_or("", |(dir, _)| dir);
-                if model.kind(parent) == Some(Kind::Dir) && model.kind(&path).is_none() {
+                if model.kind(parent) == Some(NodeKind::Dir) && model.kind(&path).is_none() {
                     model.put(&path, &node);
                     host.put(&path, node);
                 }
@@ -382,7 +382,7 @@ fn paths_stay_inside_and_resolve_as_the_model() {
             let root = vfs.add_mount(host, Access::ReadOnly).unwrap();
             let top = vfs.root_dir(root).unwrap();
             let mut bases = vec![String::new()];
-            let dirs = model.tree.iter().filter(|(_, (_, kind))| *kind == Kind::Dir);
+            let dirs = model.tree.iter().filter(|(_, (_, kind))| *kind == NodeKind::Dir);
             bases.extend(dirs.map(|(path, _)| path.clone()));
             for base in &bases {
                 let dir = if base.is_empty() { top } else { vfs.lookup(top, base.as_bytes(), Follow::No).unwrap() };

@@ -7,7 +7,7 @@ use glovebox_vfs::{Changes, OpenOptions, VfsError};
 use crate::support::HostNode;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     Dir,
     File,
     Link,
@@ -22,7 +22,7 @@ pub(crate) enum PathEnd {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reference {
-    pub(crate) tree: BTreeMap<String, (u64, Kind)>,
+    pub(crate) tree: BTreeMap<String, (u64, NodeKind)>,
     pub(crate) data: BTreeMap<u64, Vec<u8>>,
     pub(crate) targets: BTreeMap<u64, String>,
     versions: BTreeMap<u64, u64>,
@@ -49,9 +49,9 @@ fn parent(path: &str) -> String {
 }
 
 impl Reference {
-    pub(crate) fn kind(&self, path: &str) -> Option<Kind> {
+    pub(crate) fn kind(&self, path: &str) -> Option<NodeKind> {
         if path.is_empty() {
-            return Some(Kind::Dir);
+            return Some(NodeKind::Dir);
         }
         self.tree.get(path).map(|&(_, kind)| kind)
     }
@@ -91,7 +91,7 @@ impl Reference {
                 let full = join(&at, part);
                 let follow = !last || end == PathEnd::Target || (end == PathEnd::Node && slash);
                 match self.kind(&full) {
-                    Some(Kind::Link) if follow => {
+                    Some(NodeKind::Link) if follow => {
                         hops += 1;
                         if hops > 40 {
                             return Err(VfsError::TooManySymlinks);
@@ -109,7 +109,7 @@ impl Reference {
                         text = new.join("/") + if slash { "/" } else { "" };
                         continue 'again;
                     }
-                    Some(Kind::Dir) if !last => at = full,
+                    Some(NodeKind::Dir) if !last => at = full,
                     Some(_) if !last => return Err(VfsError::NotADirectory),
                     None if !last => return Err(VfsError::NotFound),
                     _ => {
@@ -125,14 +125,14 @@ impl Reference {
         self.next += 1;
         let id = self.next;
         let kind = match node {
-            HostNode::Dir => Kind::Dir,
+            HostNode::Dir => NodeKind::Dir,
             HostNode::File(data) => {
                 self.data.insert(id, data.clone());
-                Kind::File
+                NodeKind::File
             }
             HostNode::Link(target) => {
                 self.targets.insert(id, target.clone());
-                Kind::Link
+                NodeKind::Link
             }
         };
         self.tree.insert(path.to_owned(), (id, kind));
@@ -184,8 +184,8 @@ impl Reference {
         }
         match self.kind(&place.path) {
             None => Err(VfsError::NotFound),
-            Some(Kind::Dir) if !self.is_empty_dir(&place.path) => Err(VfsError::NotEmpty),
-            Some(Kind::Dir) => {
+            Some(NodeKind::Dir) if !self.is_empty_dir(&place.path) => Err(VfsError::NotEmpty),
+            Some(NodeKind::Dir) => {
                 self.tree.remove(&place.path);
                 Ok(())
             }
@@ -197,7 +197,7 @@ impl Reference {
         let place = self.resolve("", path, PathEnd::Name)?;
         match self.kind(&place.path) {
             None => Err(VfsError::NotFound),
-            Some(Kind::Dir) => Err(VfsError::IsADirectory),
+            Some(NodeKind::Dir) => Err(VfsError::IsADirectory),
             Some(_) if place.slash => Err(VfsError::NotADirectory),
             Some(_) => {
                 self.tree.remove(&place.path);
@@ -212,7 +212,7 @@ impl Reference {
         if !place.named {
             return Err(VfsError::Invalid);
         }
-        if place.slash && kind != Kind::Dir {
+        if place.slash && kind != NodeKind::Dir {
             return Err(VfsError::NotADirectory);
         }
         let prefix = format!("{}/", place.path);
@@ -228,24 +228,24 @@ impl Reference {
         }
         let kind = self.kind(&old.path).ok_or(VfsError::NotFound)?;
         let target = self.kind(&new.path);
-        if kind != Kind::Dir && (old.slash || new.slash) {
+        if kind != NodeKind::Dir && (old.slash || new.slash) {
             return Err(VfsError::NotADirectory);
         }
         if target.is_some() && self.id(&new.path) == self.id(&old.path) {
             return Ok(());
         }
-        if kind == Kind::Dir {
+        if kind == NodeKind::Dir {
             if new.path.starts_with(&format!("{}/", old.path)) {
                 return Err(VfsError::Invalid);
             }
             match target {
-                Some(Kind::Dir) if !self.is_empty_dir(&new.path) => {
+                Some(NodeKind::Dir) if !self.is_empty_dir(&new.path) => {
                     return Err(VfsError::NotEmpty);
                 }
-                Some(Kind::File | Kind::Link) => return Err(VfsError::NotADirectory),
+                Some(NodeKind::File | NodeKind::Link) => return Err(VfsError::NotADirectory),
                 _ => {}
             }
-        } else if target == Some(Kind::Dir) {
+        } else if target == Some(NodeKind::Dir) {
             return Err(VfsError::IsADirectory);
         }
         let prefix = format!("{}/", old.path);
@@ -262,7 +262,7 @@ impl Reference {
     pub(crate) fn link(&mut self, from: &str, end: PathEnd, to: &str) -> Result<(), VfsError> {
         let source = self.lookup("", from, end)?;
         let place = self.resolve("", to, PathEnd::Name)?;
-        if self.kind(&source) == Some(Kind::Dir) {
+        if self.kind(&source) == Some(NodeKind::Dir) {
             return Err(VfsError::NotPermitted);
         }
         if self.kind(&place.path).is_some() {
@@ -291,7 +291,7 @@ impl Reference {
         let place = self.resolve(base, path, end)?;
         match self.kind(&place.path) {
             None => Err(VfsError::NotFound),
-            Some(kind) if place.slash && kind != Kind::Dir => Err(VfsError::NotADirectory),
+            Some(kind) if place.slash && kind != NodeKind::Dir => Err(VfsError::NotADirectory),
             Some(_) => Ok(place.path),
         }
     }
@@ -311,12 +311,12 @@ impl Reference {
         let changes = options.write || options.truncate;
         match kind {
             Some(_) if options.create && options.exclusive => Err(VfsError::AlreadyExists),
-            Some(Kind::Link) if options.directory => Err(VfsError::NotADirectory),
-            Some(Kind::Link) => Err(VfsError::TooManySymlinks),
-            Some(Kind::Dir) if changes || options.create => Err(VfsError::IsADirectory),
-            Some(Kind::Dir) => Ok((place.path, false)),
-            Some(Kind::File) if options.directory || place.slash => Err(VfsError::NotADirectory),
-            Some(Kind::File) => {
+            Some(NodeKind::Link) if options.directory => Err(VfsError::NotADirectory),
+            Some(NodeKind::Link) => Err(VfsError::TooManySymlinks),
+            Some(NodeKind::Dir) if changes || options.create => Err(VfsError::IsADirectory),
+            Some(NodeKind::Dir) => Ok((place.path, false)),
+            Some(NodeKind::File) if options.directory || place.slash => Err(VfsError::NotADirectory),
+            Some(NodeKind::File) => {
                 if options.truncate {
                     self.set_len(self.id(&place.path), 0);
                 }
@@ -356,7 +356,7 @@ impl Reference {
 
     fn leaf(&self, path: &str) -> Option<(u64, u64)> {
         let &(id, kind) = self.tree.get(path)?;
-        (kind != Kind::Dir).then(|| (id, self.versions.get(&id).copied().unwrap_or(0)))
+        (kind != NodeKind::Dir).then(|| (id, self.versions.get(&id).copied().unwrap_or(0)))
     }
 
     pub(crate) fn changes(&self) -> Changes {
@@ -377,10 +377,10 @@ impl Reference {
 
     /// Returns the tree with contents, in the fake host's representation.
     pub(crate) fn contents(&self) -> BTreeMap<String, HostNode> {
-        let node = |&(id, kind): &(u64, Kind)| match kind {
-            Kind::Dir => HostNode::Dir,
-            Kind::File => HostNode::File(self.data[&id].clone()),
-            Kind::Link => HostNode::Link(self.targets[&id].clone()),
+        let node = |&(id, kind): &(u64, NodeKind)| match kind {
+            NodeKind::Dir => HostNode::Dir,
+            NodeKind::File => HostNode::File(self.data[&id].clone()),
+            NodeKind::Link => HostNode::Link(self.targets[&id].clone()),
         };
         self.tree.iter().map(|(path, entry)| (path.clone(), node(entry))).collect()
     }

@@ -26,7 +26,7 @@ use wasmparser::Operator;
 use crate::{
     lengths::Constants,
     metered::{self, SMALL_BULK, cost},
-    reach::{self, Kind, Landings, Reach},
+    reach::{self, LabelKind, Landings, Reach},
 };
 
 /// The code to insert around each operator of a function.
@@ -158,23 +158,23 @@ impl Planner {
             open.cost += cost(operator);
         }
         match operator {
-            Operator::Block { .. } => _ = self.enter(Kind::Block, place),
+            Operator::Block { .. } => _ = self.enter(LabelKind::Block, place),
             Operator::TryTable { try_table } => {
                 if self.reach.is_live() {
                     self.plan_catches(&try_table.catches);
                 }
-                self.enter(Kind::Block, place);
+                self.enter(LabelKind::Block, place);
             }
             Operator::Loop { .. } => {
                 self.end_at(EXACT);
-                let is_landing = self.enter(Kind::Loop, place).is_landing;
+                let is_landing = self.enter(LabelKind::Loop, place).is_landing;
                 self.sync(place, is_landing);
                 self.land(place, is_landing);
                 self.plan_check(place, FuelCheck::Check);
                 self.begin(Some(place), EXACT);
             }
             Operator::If { .. } => {
-                let ChargeFrame { parts, is_landing, .. } = self.enter(Kind::If, place);
+                let ChargeFrame { parts, is_landing, .. } = self.enter(LabelKind::If, place);
                 // Without an `else`, a false condition branches to the block's end.
                 self.sync(place, is_landing);
                 self.end_at(parts);
@@ -266,10 +266,10 @@ impl Planner {
         }
     }
 
-    fn enter(&mut self, kind: Kind, place: usize) -> ChargeFrame {
+    fn enter(&mut self, kind: LabelKind, place: usize) -> ChargeFrame {
         let is_landing = self.landings.is_landing(place);
         let (end, parts) = (self.label(), self.label());
-        let target = if kind == Kind::Loop { EXACT } else { end };
+        let target = if kind == LabelKind::Loop { EXACT } else { end };
         if is_landing {
             self.share(EXACT, target);
         }

@@ -23,7 +23,7 @@ pub(super) struct Reader<'m> {
 
 /// An open block, with the data for its `else` and `end`.
 pub(super) struct OpenBlock {
-    pub(super) kind: Kind,
+    pub(super) kind: BlockKind,
     /// The block after the `end`, and the variables that this block receives.
     pub(super) next: Block,
     pub(super) results: Vec<Variable>,
@@ -33,7 +33,7 @@ pub(super) struct OpenBlock {
     pub(super) branched: bool,
 }
 
-pub(super) enum Kind {
+pub(super) enum BlockKind {
     Block,
     /// A `try_table`. `around` is the number of handlers outside it.
     Try {
@@ -61,7 +61,7 @@ impl OpenBlock {
     /// Returns the block that branches target, and the variables that they pass.
     pub(super) fn target(&self) -> (Block, &[Variable]) {
         match &self.kind {
-            Kind::Loop { header, params } => (*header, params),
+            BlockKind::Loop { header, params } => (*header, params),
             _ => (self.next, &self.results),
         }
     }
@@ -98,7 +98,7 @@ impl Reader<'_> {
         (first..self.variables).collect()
     }
 
-    pub(super) fn enter(&mut self, kind: Kind, next: Block, results: Vec<Variable>, params: usize) {
+    pub(super) fn enter(&mut self, kind: BlockKind, next: Block, results: Vec<Variable>, params: usize) {
         let height = self.stack.len().saturating_sub(params);
         self.frames.push(OpenBlock { kind, next, results, height, entered_live: self.is_live, branched: false });
     }
@@ -148,7 +148,7 @@ impl Reader<'_> {
         let (header, next) = (self.values.block(), self.values.block());
         let (taken, results) = (self.new_variables(params.len()), self.new_variables(results.len()));
         self.jump(header, &taken);
-        self.enter(Kind::Loop { header, params: taken.clone() }, next, results, params.len());
+        self.enter(BlockKind::Loop { header, params: taken.clone() }, next, results, params.len());
         self.stack.truncate(self.stack.len().saturating_sub(params.len()));
         self.begin(header, &taken);
         self.check();
@@ -173,7 +173,7 @@ impl Reader<'_> {
         self.values.jump(head, then);
         self.values.seal(then);
         let params_held = self.top(params.len());
-        self.enter(Kind::If { head, else_block, params: params_held }, next, given, params.len());
+        self.enter(BlockKind::If { head, else_block, params: params_held }, next, given, params.len());
         self.at = then;
     }
 
@@ -183,8 +183,8 @@ impl Reader<'_> {
         if !frame.entered_live {
             return;
         }
-        let kind = std::mem::replace(&mut frame.kind, Kind::Else { then_live });
-        let Kind::If { head, else_block, params } = kind else { return };
+        let kind = std::mem::replace(&mut frame.kind, BlockKind::Else { then_live });
+        let BlockKind::If { head, else_block, params } = kind else { return };
         let (next, results, height) = (frame.next, frame.results.clone(), frame.height);
         if then_live {
             self.jump(next, &results);
@@ -207,24 +207,24 @@ impl Reader<'_> {
             return;
         }
         let is_reached_otherwise = match frame.kind {
-            Kind::Block | Kind::Try { .. } => frame.branched,
+            BlockKind::Block | BlockKind::Try { .. } => frame.branched,
             // Branches target the loop's header, not its end.
-            Kind::Loop { .. } => false,
-            Kind::If { .. } => true,
-            Kind::Else { then_live } => frame.branched || then_live,
+            BlockKind::Loop { .. } => false,
+            BlockKind::If { .. } => true,
+            BlockKind::Else { then_live } => frame.branched || then_live,
         };
         let goes_on = self.is_live || is_reached_otherwise;
         if self.is_live {
             self.jump(frame.next, &frame.results);
             self.values.seal(frame.next);
         }
-        if let Kind::Try { around } = frame.kind {
+        if let BlockKind::Try { around } = frame.kind {
             self.seal_handlers(around);
         }
         if goes_on && !self.is_live {
             self.values.seal(frame.next);
         }
-        if let Kind::Loop { header, .. } = frame.kind {
+        if let BlockKind::Loop { header, .. } = frame.kind {
             self.values.seal(header);
         }
         self.stack.truncate(frame.height);
@@ -279,7 +279,7 @@ impl Reader<'_> {
             self.stack.truncate(height);
             self.handlers.push(handler);
         }
-        self.enter(Kind::Try { around }, next, results, params.len());
+        self.enter(BlockKind::Try { around }, next, results, params.len());
         self.at = body;
     }
 

@@ -9,7 +9,7 @@ mod blocks;
 
 use std::collections::HashMap;
 
-use blocks::{Kind, Reader};
+use blocks::{BlockKind, Reader};
 use wasmparser::{BlockType, FuncType, ModuleArity, Operator};
 
 use crate::{
@@ -84,7 +84,7 @@ impl<'m> Reader<'m> {
             handlers: vec![],
         };
         // Pass no result variables, because the results of the function are not needed.
-        reader.enter(Kind::Block, exit, vec![], 0);
+        reader.enter(BlockKind::Block, exit, vec![], 0);
         reader.check();
         reader
     }
@@ -123,13 +123,13 @@ impl<'m> Reader<'m> {
                 if !self.is_live =>
             {
                 let nowhere = self.at;
-                self.enter(Kind::Block, nowhere, vec![], 0);
+                self.enter(BlockKind::Block, nowhere, vec![], 0);
             }
             _ if !self.is_live => {}
             Operator::Block { blockty } => {
                 let (params, results) = self.block_type(*blockty);
                 let (next, results) = (self.values.block(), self.new_variables(results.len()));
-                self.enter(Kind::Block, next, results, params.len());
+                self.enter(BlockKind::Block, next, results, params.len());
             }
             Operator::TryTable { try_table } => self.enter_try(try_table),
             Operator::Loop { blockty } => self.enter_loop(*blockty),

@@ -14,7 +14,7 @@ use todc_utils::specifications::Specification;
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum OperationKind {
     /// Opens the session if it does not exist, increments the count and returns it.
     Execute,
     /// Like `Execute`, but with a tool call.
@@ -33,7 +33,7 @@ struct Operation {
     begun: f64,
     /// `None` if the client received no answer.
     ended: Option<f64>,
-    kind: Kind,
+    kind: OperationKind,
     /// `None` if the client received no answer or a refusal.
     count: Option<u64>,
 }
@@ -58,15 +58,15 @@ impl Specification for Session {
     fn apply(operation: &Operation, session: &Self) -> (bool, Self) {
         let count = session.count;
         let (answer, next) = match operation.kind {
-            Kind::Execute | Kind::Record => {
+            OperationKind::Execute | OperationKind::Record => {
                 (Some(count + 1), Self { is_open: true, count: count + 1, previous: Some(count) })
             }
-            Kind::Info => (Some(count), *session),
-            Kind::Undo => match session.previous {
+            OperationKind::Info => (Some(count), *session),
+            OperationKind::Undo => match session.previous {
                 Some(previous) => (Some(previous), Self { count: previous, previous: None, ..*session }),
                 None => (None, *session),
             },
-            Kind::Close => (Some(u64::from(session.is_open)), Self::default()),
+            OperationKind::Close => (Some(u64::from(session.is_open)), Self::default()),
         };
         (operation.ended.is_none() || operation.count == answer, next)
     }

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use super::{Kind, Pattern, Rule, has_equals, is_multiple, is_of_type, json_equal};
+use super::{MemberKind, Pattern, Rule, has_equals, is_multiple, is_of_type, json_equal};
 
 /// Maximum number of steps for regular expressions in one check, about one second.
 pub(super) const MAX_STEPS: u64 = 100_000_000;
@@ -223,19 +223,19 @@ impl Check<'_> {
     }
 
     /// Validates the members that no other rule of `schema` has evaluated. `others` is the schema for these members.
-    fn unevaluated(&self, schema: usize, of: Kind, others: usize, value: &Value, left: usize) -> Validity {
+    fn unevaluated(&self, schema: usize, of: MemberKind, others: usize, value: &Value, left: usize) -> Validity {
         let mut evaluated = EvaluatedMembers::default();
         for rule in self.rules(schema).iter().filter(|rule| !matches!(rule, Rule::Unevaluated { .. })) {
             self.evaluate(rule, of, value, left, &mut evaluated);
         }
         match value {
             _ if evaluated.all => Ok(()),
-            Value::Object(members) if of == Kind::Properties => {
+            Value::Object(members) if of == MemberKind::Properties => {
                 members.iter().filter(|(name, _)| !evaluated.names.contains(name.as_str())).try_for_each(
                     |(name, property)| self.validate_other_property(others, "unevaluated", name, property, left),
                 )
             }
-            Value::Array(items) if of == Kind::Items => {
+            Value::Array(items) if of == MemberKind::Items => {
                 items.iter().enumerate().filter(|(place, _)| !evaluated.places.contains(place)).try_for_each(
                     |(place, item)| self.validate(others, item, left).map_err(|wrong| wrong.within(place)),
                 )
@@ -245,7 +245,14 @@ impl Check<'_> {
     }
 
     /// Adds the members of a value that a matching rule has evaluated to `into`.
-    fn evaluate<'v>(&self, rule: &Rule, of: Kind, value: &'v Value, left: usize, into: &mut EvaluatedMembers<'v>) {
+    fn evaluate<'v>(
+        &self,
+        rule: &Rule,
+        of: MemberKind,
+        value: &'v Value,
+        left: usize,
+        into: &mut EvaluatedMembers<'v>,
+    ) {
         let Some(left) = left.checked_sub(1) else {
             self.stop("the value is too deeply nested to check against the schema; flatten it");
             return;
@@ -270,18 +277,18 @@ impl Check<'_> {
                     otherwise.iter().copied().for_each(within);
                 }
             }
-            Rule::Properties { named, patterns, others } if of == Kind::Properties => {
+            Rule::Properties { named, patterns, others } if of == MemberKind::Properties => {
                 into.all |= others.is_some();
                 let names = value.as_object().into_iter().flat_map(Map::keys).map(String::as_str);
                 let is_seen =
                     |name: &&str| named.contains_key(*name) || patterns.iter().any(|(it, _)| self.matches(it, name));
                 into.names.extend(names.filter(is_seen));
             }
-            Rule::Items { first, others } if of == Kind::Items => {
+            Rule::Items { first, others } if of == MemberKind::Items => {
                 into.all |= others.is_some();
                 into.places.extend(0..first.len());
             }
-            Rule::Contains { schema, .. } if of == Kind::Items => {
+            Rule::Contains { schema, .. } if of == MemberKind::Items => {
                 let items = value.as_array().into_iter().flatten().enumerate();
                 into.places.extend(items.filter(|(_, item)| self.fits(*schema, item, left)).map(|(place, _)| place));
             }

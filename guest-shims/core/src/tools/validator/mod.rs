@@ -106,14 +106,14 @@ enum Rule {
     Pattern(Pattern),
     /// Applies to the properties or elements that no other rule of the schema has evaluated. Always the last rule.
     Unevaluated {
-        of: Kind,
+        of: MemberKind,
         schema: usize,
     },
 }
 
 /// The members that `unevaluatedProperties` or `unevaluatedItems` applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum MemberKind {
     Properties,
     Items,
 }
@@ -424,7 +424,9 @@ impl<'a> Reader<'a> {
             let otherwise = keywords.get("else").map(|schema| self.add(schema));
             rules.push(Rule::If { condition, then, otherwise });
         }
-        for (keyword, of) in [("unevaluatedProperties", Kind::Properties), ("unevaluatedItems", Kind::Items)] {
+        for (keyword, of) in
+            [("unevaluatedProperties", MemberKind::Properties), ("unevaluatedItems", MemberKind::Items)]
+        {
             rules.extend(keywords.get(keyword).map(|schema| Rule::Unevaluated { of, schema: self.add(schema) }));
         }
         Ok(())

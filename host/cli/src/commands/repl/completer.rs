@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{
     directive,
     parser::INDENT,
-    tokens::{Dialect, Kind, Token, is_name, tokens},
+    tokens::{Dialect, Token, TokenKind, is_name, tokens},
 };
 
 /// Maximum number of files to list.
@@ -107,7 +107,7 @@ fn inputs(history: &dyn History) -> Vec<String> {
 }
 
 fn names(dialect: Dialect, input: &str) -> impl Iterator<Item = &str> {
-    tokens(dialect, input).into_iter().filter(|token| token.kind == Kind::Name).map(|token| token.text)
+    tokens(dialect, input).into_iter().filter(|token| token.kind == TokenKind::Name).map(|token| token.text)
 }
 
 /// Completes a command's name, or its argument if the argument is a file.
@@ -162,16 +162,16 @@ fn word_at_end(dialect: Dialect, typed: &str) -> Option<IncompleteName<'_>> {
     let mut word = IncompleteName { path: Vec::new(), start: typed.len(), prefix: "" };
     if let Some((last, rest)) = before.split_last().filter(|(last, _)| last.end() == typed.len()) {
         match last.kind {
-            Kind::Name | Kind::Keyword => {
+            TokenKind::Name | TokenKind::Keyword => {
                 (word.start, word.prefix) = (last.start, last.text);
                 before = rest;
             }
-            Kind::Number | Kind::Text | Kind::Comment => return None,
-            Kind::Sign => {}
+            TokenKind::Number | TokenKind::Text | TokenKind::Comment => return None,
+            TokenKind::Sign => {}
         }
     }
     while let Some(rest) = without_dot(before) {
-        let (receiver, rest) = rest.split_last().filter(|(receiver, _)| receiver.kind == Kind::Name)?;
+        let (receiver, rest) = rest.split_last().filter(|(receiver, _)| receiver.kind == TokenKind::Name)?;
         word.path.insert(0, receiver.text);
         before = rest;
     }

@@ -6,7 +6,7 @@
 
 use super::{
     parser::Parser,
-    tokens::{Dialect, Kind, Token, tokens},
+    tokens::{Dialect, Token, TokenKind, tokens},
 };
 
 /// Code that makes a Python session bind `builtins._`.
@@ -43,7 +43,7 @@ pub(super) fn wrap_expression(parser: &Parser, input: &str) -> Option<String> {
 /// Returns `false` for inputs that have another meaning in parentheses, such as blocks and function declarations.
 fn may_be_expression(dialect: Dialect, input: &str) -> bool {
     let tokens = tokens(dialect, input);
-    let mut tokens = tokens.iter().filter(|token| token.kind != Kind::Comment).map(|token| token.text);
+    let mut tokens = tokens.iter().filter(|token| token.kind != TokenKind::Comment).map(|token| token.text);
     match (tokens.next(), tokens.next()) {
         (None | Some("{" | "function" | "class"), _) | (Some("async"), Some("function")) => false,
         (Some(_), _) => true,
@@ -53,9 +53,10 @@ fn may_be_expression(dialect: Dialect, input: &str) -> bool {
 /// Returns `true` if an input assigns `_`, or is a declaration that contains `_`.
 pub(super) fn declares_last_value(dialect: Dialect, input: &str) -> bool {
     let tokens = tokens(dialect, input);
-    let is_last_value = |token: &Token<'_>| token.kind == Kind::Name && token.text == "_";
+    let is_last_value = |token: &Token<'_>| token.kind == TokenKind::Name && token.text == "_";
     let declares = |token: &Token<'_>| {
-        token.kind == Kind::Keyword && matches!(token.text, "let" | "const" | "var" | "class" | "function" | "import")
+        token.kind == TokenKind::Keyword
+            && matches!(token.text, "let" | "const" | "var" | "class" | "function" | "import")
     };
     let is_assigned = tokens.windows(3).any(|window| match window {
         [name, sign, next] => is_last_value(name) && sign.is_sign("=") && !(next.is_sign("=") || next.is_sign(">")),

@@ -27,7 +27,7 @@ use super::{
     completer::{Completer, Completions},
     directive,
     parser::{INDENT, Parser, blank_before_cursor, dedented, next_indent, without_mark},
-    tokens::{Dialect, Kind, tokens},
+    tokens::{Dialect, TokenKind, tokens},
 };
 use crate::terminal::{GOOD, HintedError, OrHint as _};
 
@@ -220,13 +220,13 @@ fn highlighted(dialect: Dialect, input: &str) -> String {
     out
 }
 
-fn style(kind: Kind) -> Option<Style> {
+fn style(kind: TokenKind) -> Option<Style> {
     match kind {
-        Kind::Keyword => Some(AnsiColor::Magenta.on_default()),
-        Kind::Text => Some(AnsiColor::Green.on_default()),
-        Kind::Number => Some(AnsiColor::Cyan.on_default()),
-        Kind::Comment => Some(Style::new().dimmed()),
-        Kind::Name | Kind::Sign => None,
+        TokenKind::Keyword => Some(AnsiColor::Magenta.on_default()),
+        TokenKind::Text => Some(AnsiColor::Green.on_default()),
+        TokenKind::Number => Some(AnsiColor::Cyan.on_default()),
+        TokenKind::Comment => Some(Style::new().dimmed()),
+        TokenKind::Name | TokenKind::Sign => None,
     }
 }
 

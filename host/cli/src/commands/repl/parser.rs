@@ -5,7 +5,7 @@ use glovebox::{Diagnostic, Outcome, Request, Sandbox};
 
 use super::{
     directive,
-    tokens::{Dialect, Kind, Token, tokens},
+    tokens::{Dialect, Token, TokenKind, tokens},
 };
 
 const PYTHON: &str = include_str!("parser.py");
@@ -74,7 +74,7 @@ pub(super) fn next_indent(dialect: Dialect, typed: &str) -> String {
         return String::new();
     }
     let line_start = typed.rfind('\n').map_or(0, |at| at + 1);
-    let line = tokens.iter().filter(|token| token.start >= line_start && token.kind != Kind::Comment);
+    let line = tokens.iter().filter(|token| token.start >= line_start && token.kind != TokenKind::Comment);
     let line: Vec<&Token<'_>> = line.collect();
     let indent = leading_blank(typed.get(line_start..).unwrap_or_default());
     let begins_block = dialect == Dialect::Python && line.last().is_some_and(|token| token.is_sign(":"));
@@ -111,7 +111,7 @@ fn without_trailing_indent(typed: &str) -> &str {
 /// Returns `true` if a line opens a bracket that it does not close.
 fn opens_bracket(line: &[&Token<'_>]) -> bool {
     let (mut depth, mut lowest) = (0_i64, 0_i64);
-    for token in line.iter().filter(|token| token.kind == Kind::Sign) {
+    for token in line.iter().filter(|token| token.kind == TokenKind::Sign) {
         match token.text {
             "(" | "[" | "{" => depth += 1,
             ")" | "]" | "}" => depth -= 1,
@@ -124,7 +124,7 @@ fn opens_bracket(line: &[&Token<'_>]) -> bool {
 
 /// Returns `true` if a statement that begins with this token ends its block.
 fn leaves_block(token: &Token<'_>) -> bool {
-    token.kind == Kind::Keyword && matches!(token.text, "return" | "pass" | "break" | "continue" | "raise")
+    token.kind == TokenKind::Keyword && matches!(token.text, "return" | "pass" | "break" | "continue" | "raise")
 }
 
 /// Returns a single-line input without the leading space that excludes it from the history. Python would read the space

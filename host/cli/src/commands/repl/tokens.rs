@@ -7,7 +7,7 @@ use glovebox::{Language, Request};
 pub(super) use crate::args::LanguageArg as Dialect;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     Keyword,
     Name,
     Number,
@@ -20,7 +20,7 @@ pub(super) enum Kind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     pub(super) start: usize,
     pub(super) text: &'a str,
     /// `true` if the end is missing, as in a string without the closing quote.
@@ -33,7 +33,7 @@ impl Token<'_> {
     }
 
     pub(super) fn is_sign(&self, sign: &str) -> bool {
-        self.kind == Kind::Sign && self.text == sign
+        self.kind == TokenKind::Sign && self.text == sign
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) fn tokens(dialect: Dialect, source: &str) -> Vec<Token<'_>> {
             start += blank;
             continue;
         }
-        let before = found.iter().rev().find(|token| token.kind != Kind::Comment);
+        let before = found.iter().rev().find(|token| token.kind != TokenKind::Comment);
         let (kind, extent) = next_token(dialect, rest, before);
         let Some(text) = rest.get(..extent.bytes).filter(|text| !text.is_empty()) else { break };
         found.push(Token { kind, start, text, is_open: extent.is_open });
@@ -83,23 +83,23 @@ pub(super) fn tokens(dialect: Dialect, source: &str) -> Vec<Token<'_>> {
 }
 
 /// Returns the token at the beginning of `rest`.
-fn next_token(dialect: Dialect, rest: &str, before: Option<&Token<'_>>) -> (Kind, Extent) {
+fn next_token(dialect: Dialect, rest: &str, before: Option<&Token<'_>>) -> (TokenKind, Extent) {
     if let Some(extent) = comment(dialect, rest) {
-        return (Kind::Comment, extent);
+        return (TokenKind::Comment, extent);
     }
     if let Some(extent) = text(dialect, rest).or_else(|| pattern(dialect, rest, before)) {
-        return (Kind::Text, extent);
+        return (TokenKind::Text, extent);
     }
     if rest.starts_with(|c: char| c.is_ascii_digit()) {
-        return (Kind::Number, number(rest));
+        return (TokenKind::Number, number(rest));
     }
     if rest.starts_with(begins_name) {
         let bytes = length_of(rest, continues_name);
         let is_property = before.is_some_and(|token| token.is_sign("."));
         let is_keyword = !is_property && dialect.keywords().any(|keyword| rest.get(..bytes) == Some(keyword));
-        return (if is_keyword { Kind::Keyword } else { Kind::Name }, Extent::closed(bytes));
+        return (if is_keyword { TokenKind::Keyword } else { TokenKind::Name }, Extent::closed(bytes));
     }
-    (Kind::Sign, Extent::closed(rest.chars().next().map_or(0, char::len_utf8)))
+    (TokenKind::Sign, Extent::closed(rest.chars().next().map_or(0, char::len_utf8)))
 }
 
 /// Returns the length of the longest prefix of `rest` whose characters all satisfy `fits`.
@@ -178,10 +178,10 @@ fn pattern(dialect: Dialect, rest: &str, before: Option<&Token<'_>>) -> Option<E
 /// Returns `true` if a slash after this token is a division.
 fn ends_value(token: &Token<'_>) -> bool {
     match token.kind {
-        Kind::Name | Kind::Number | Kind::Text => true,
-        Kind::Keyword => matches!(token.text, "this" | "super" | "null" | "true" | "false" | "undefined"),
-        Kind::Sign => matches!(token.text, ")" | "]" | "}"),
-        Kind::Comment => false,
+        TokenKind::Name | TokenKind::Number | TokenKind::Text => true,
+        TokenKind::Keyword => matches!(token.text, "this" | "super" | "null" | "true" | "false" | "undefined"),
+        TokenKind::Sign => matches!(token.text, ")" | "]" | "}"),
+        TokenKind::Comment => false,
     }
 }
 
@@ -279,12 +279,12 @@ impl Dialect {
 mod tests {
     use super::{
         Dialect::{self, JavaScript, Python},
-        Kind::{Comment, Keyword, Name, Number, Sign, Text},
+        TokenKind::{Comment, Keyword, Name, Number, Sign, Text},
         is_name, tokens,
     };
 
     /// Returns tokens as pairs of kind and text.
-    fn pairs(dialect: Dialect, source: &str) -> Vec<(super::Kind, &str)> {
+    fn pairs(dialect: Dialect, source: &str) -> Vec<(super::TokenKind, &str)> {
         tokens(dialect, source).iter().map(|token| (token.kind, token.text)).collect()
     }
 

@@ -6,7 +6,7 @@ use crate::gaps::Part;
 
 /// A kind of user.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Kind {
+pub struct UserKind {
     /// The share of all sessions, 0 to 1.
     pub share: f64,
     /// The distribution of the time from the end of one execution to the start of the next, as a mixture.
@@ -136,7 +136,7 @@ pub struct Config {
     /// The latency that the durable-execution engine adds to a call.
     pub call_s: f64,
     /// Kinds of users.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<UserKind>,
     /// Classes of sessions.
     pub classes: Vec<Class>,
     /// The latency and throughput of the object store.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::config::{Class, Config, Intensity, Kind, Persistence, Placement, Store};
+use crate::config::{Class, Config, Intensity, Persistence, Placement, Store, UserKind};
 
 /// The contents of the file. The `from` keys, which name the source of a number, are ignored.
 #[derive(Clone, Debug, Deserialize)]
@@ -18,7 +18,7 @@ pub struct Inputs {
     /// Assumed: data sizes, with their shares of the sessions.
     pub sizes: Vec<Size>,
     /// Assumed: kinds of users.
-    pub kind: Vec<Kind>,
+    pub kind: Vec<UserKind>,
     /// Assumed: activity by time of day.
     pub day: Day,
     /// The object stores, by name.

@@ -1,6 +1,6 @@
 //! Compares the simulator's results with closed forms.
 
-use fleet_model::config::{Class, Config, Failure, Intensity, Kind, Persistence, Placement, Store};
+use fleet_model::config::{Class, Config, Failure, Intensity, Persistence, Placement, Store, UserKind};
 use fleet_model::figures::characteristic_s;
 use fleet_model::fleet::Fleet;
 use fleet_model::gaps::{Distribution, Gaps, Part};
@@ -11,9 +11,9 @@ use fleet_model::wheel::Wheel;
 
 const LOMAX: Distribution = Distribution::Lomax { tail: 1.0, median_s: 60.0, max_s: 86_400.0 };
 
-fn kind(share: f64, time: Distribution) -> Kind {
+fn kind(share: f64, time: Distribution) -> UserKind {
     let gaps = vec![Part { share: 1.0, daily: false, time }];
-    Kind { share, gaps, work_median_s: 0.01, work_sigma: 1.0, work_max_s: 10.0 }
+    UserKind { share, gaps, work_median_s: 0.01, work_sigma: 1.0, work_max_s: 10.0 }
 }
 
 fn class(share: f64, warm_bytes: f64) -> Class {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Run, compared, round};
-use crate::config::{Class, Config, Kind};
+use crate::config::{Class, Config, UserKind};
 use crate::gaps::{Distribution, Part};
 
 /// Simulates the fleet repeatedly, each time with one assumption changed.
@@ -11,7 +11,7 @@ pub(super) fn assumptions(run: &mut Run, config: Config) -> Value {
     let base = || Config { window_s: 1_200.0, ..config.clone() };
     let pauses = |change: &dyn Fn(Distribution) -> Distribution| {
         let part = |part: &Part| Part { time: if part.daily { change(part.time) } else { part.time }, ..*part };
-        let kind = |kind: &Kind| Kind { gaps: kind.gaps.iter().map(part).collect(), ..kind.clone() };
+        let kind = |kind: &UserKind| UserKind { gaps: kind.gaps.iter().map(part).collect(), ..kind.clone() };
         Config { kinds: config.kinds.iter().map(kind).collect(), ..base() }
     };
     let tail = |tail: f64| {
@@ -25,10 +25,10 @@ pub(super) fn assumptions(run: &mut Run, config: Config) -> Value {
         other => other,
     });
     let work = |factor: f64| {
-        let kind = |kind: &Kind| Kind { work_median_s: kind.work_median_s * factor, ..kind.clone() };
+        let kind = |kind: &UserKind| UserKind { work_median_s: kind.work_median_s * factor, ..kind.clone() };
         Config { kinds: config.kinds.iter().map(kind).collect(), ..base() }
     };
-    let only = |index: usize| Config { kinds: vec![Kind { share: 1.0, ..config.kinds[index].clone() }], ..base() };
+    let only = |index: usize| Config { kinds: vec![UserKind { share: 1.0, ..config.kinds[index].clone() }], ..base() };
     let small = |max_bytes: f64| {
         let left: Vec<Class> = config.classes.iter().copied().filter(|class| class.warm_bytes < max_bytes).collect();
         let shares: f64 = left.iter().map(|class| class.share).sum();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Run, compared, round};
-use crate::config::{Config, Kind};
+use crate::config::{Config, UserKind};
 use crate::gaps::{Distribution, Gaps, Part};
 use crate::inputs::Inputs;
 
@@ -30,7 +30,7 @@ fn busier(config: &Config) -> f64 {
 }
 
 /// Returns the share of executions whose session was idle for longer than `ttl_s`. Each kind is weighted by its rate.
-fn miss_share(kinds: &[Kind], ttl_s: f64, intensity: f64) -> f64 {
+fn miss_share(kinds: &[UserKind], ttl_s: f64, intensity: f64) -> f64 {
     let (mut missed, mut all) = (0.0, 0.0);
     for kind in kinds {
         let gaps = Gaps::new(&kind.gaps, intensity);
@@ -41,7 +41,7 @@ fn miss_share(kinds: &[Kind], ttl_s: f64, intensity: f64) -> f64 {
     missed / all
 }
 
-fn warm_share(kinds: &[Kind], ttl_s: f64, intensity: f64) -> f64 {
+fn warm_share(kinds: &[UserKind], ttl_s: f64, intensity: f64) -> f64 {
     kinds.iter().map(|kind| kind.share * Gaps::new(&kind.gaps, intensity).within(ttl_s)).sum()
 }
 
@@ -51,8 +51,8 @@ pub(super) fn tails(inputs: &Inputs) -> Value {
     let intensity = 1.0 + inputs.day.amplitude;
     let with = |name: &str, change: &dyn Fn(Distribution) -> Distribution| {
         let part = |part: &Part| Part { time: if part.daily { change(part.time) } else { part.time }, ..*part };
-        let kind = |kind: &Kind| Kind { gaps: kind.gaps.iter().map(part).collect(), ..kind.clone() };
-        let kinds: Vec<Kind> = inputs.kind.iter().map(kind).collect();
+        let kind = |kind: &UserKind| UserKind { gaps: kind.gaps.iter().map(part).collect(), ..kind.clone() };
+        let kinds: Vec<UserKind> = inputs.kind.iter().map(kind).collect();
         let rate: f64 = kinds.iter().map(|kind| kind.share / Gaps::new(&kind.gaps, intensity).mean_s()).sum();
         let times = TIMES_S.map(|ttl_s| {
             json!({
