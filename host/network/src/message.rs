@@ -357,20 +357,20 @@ impl Network for Http {
         let environment = secrets.environment();
         let client = Client::new(&policy.network, secrets)?;
         Ok(OpenNetwork::new(environment, move |call: &ToolCall, request| {
-            fetch(&client, &Call::from(call), &request).map_err(ToolError::from)
+            fetch(&client, &CallContext::from(call), &request).map_err(ToolError::from)
         }))
     }
 }
 
 /// The fields of a tool call that a request needs.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(crate) struct CallContext {
     pub(crate) cancel: CancelToken,
     pub(crate) deadline: Instant,
     pub(crate) memory: CallMemory,
 }
 
-impl From<&ToolCall> for Call {
+impl From<&ToolCall> for CallContext {
     fn from(call: &ToolCall) -> Self {
         Self { cancel: call.cancel.clone(), deadline: call.deadline, memory: call.memory.clone() }
     }
@@ -393,7 +393,7 @@ fn runtime() -> Result<&'static Runtime, Fault> {
 }
 
 /// Performs a request. Fails at the deadline or when the call is cancelled.
-pub(crate) fn fetch(client: &Client, call: &Call, arguments: &str) -> Result<String, Fault> {
+pub(crate) fn fetch(client: &Client, call: &CallContext, arguments: &str) -> Result<String, Fault> {
     let request = RequestMessage::read(arguments)?;
     let begun = Instant::now();
     let own = begun.checked_add(client.timeout(&request)).unwrap_or(call.deadline);

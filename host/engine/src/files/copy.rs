@@ -183,7 +183,7 @@ pub(super) fn to_host(
     let source = vfs.lookup(top, path_bytes(&from), Follow::Yes).map_err(refused())?;
     let stat = vfs.stat(source).map_err(refused())?;
     let mut made = None;
-    let mut plan = Plan { if_exists, steps: Vec::new(), report: CopyReport::default() };
+    let mut plan = CopyPlan { if_exists, steps: Vec::new(), report: CopyReport::default() };
     let directory = if stat.kind == FileKind::Directory {
         match host_target(host)? {
             Some(HostTarget::Directory) => {}
@@ -220,13 +220,13 @@ pub(super) fn to_host(
 }
 
 /// The planned steps of a copy to the host.
-struct Plan {
+struct CopyPlan {
     if_exists: IfExists,
     steps: Vec<CommitStep>,
     report: CopyReport,
 }
 
-impl Plan {
+impl CopyPlan {
     fn tree(&mut self, vfs: &mut Vfs, host: &HostDirectory, top: InodeId, from: &str) -> Result<(), FilesError> {
         let found = walk(vfs, top, usize::MAX);
         let found = found.map_err(|(path, error)| FilesError::refused("list", &format!("{from}/{path}"))(error))?;

@@ -38,7 +38,7 @@ const CODE_VERSION: &[u8] = concat!(
 const WASMTIME: &str = "48";
 
 /// Inputs for building and running a runtime.
-struct Plan<'a> {
+struct RuntimePlan<'a> {
     name: String,
     language: Language,
     version: Option<String>,
@@ -70,7 +70,7 @@ impl<'a> From<&'a RuntimeEntry> for FoundRuntime<'a> {
     }
 }
 
-impl Plan<'_> {
+impl RuntimePlan<'_> {
     /// Converts a Wasmtime error.
     fn wrong(&self, error: &wasmtime::Error) -> RuntimeError {
         RuntimeError::Load { name: self.name.clone(), reason: format!("{error:#}") }
@@ -216,10 +216,11 @@ impl EngineInner {
     ) -> Result<Arc<Runtime>, RuntimeError> {
         let binary = self.runtimes.load_custom(path)?;
         if let Some(entry) = &binary.entry {
-            let plan = Plan { binary: BinarySource::File(path.to_owned()), ..self.plan(&entry.into(), prepared) };
+            let plan =
+                RuntimePlan { binary: BinarySource::File(path.to_owned()), ..self.plan(&entry.into(), prepared) };
             return self.load(&plan);
         }
-        let plan = Plan {
+        let plan = RuntimePlan {
             name: display_name(&binary),
             language: language.unwrap_or(Language::Python),
             version: None,
@@ -235,11 +236,11 @@ impl EngineInner {
         self.load(&plan)
     }
 
-    fn plan(&self, FoundRuntime { entry, own }: &FoundRuntime<'_>, prepared: bool) -> Plan<'_> {
+    fn plan(&self, FoundRuntime { entry, own }: &FoundRuntime<'_>, prepared: bool) -> RuntimePlan<'_> {
         let recipe = self.runtimes.manifest().recipe(&entry.recipe);
         // Scripts expect the modules `std` and `os`, as in the prepared image.
         let is_qjs = recipe.is_some_and(|recipe| recipe.driver == DriverKind::QuickjsCommand);
-        Plan {
+        RuntimePlan {
             name: entry.name.clone(),
             language: language(entry.language),
             version: Some(entry.version.clone()),
@@ -318,7 +319,7 @@ impl EngineInner {
         Ok(())
     }
 
-    fn load(&self, plan: &Plan<'_>) -> Result<Arc<Runtime>, RuntimeError> {
+    fn load(&self, plan: &RuntimePlan<'_>) -> Result<Arc<Runtime>, RuntimeError> {
         let key = plan.key(self);
         let id = key.to_string();
         if let Some(runtime) = self.loaded(&id) {
@@ -382,14 +383,14 @@ impl EngineInner {
     }
 
     /// Returns a runtime's library. Fetches it if it is missing.
-    fn library(&self, plan: &Plan<'_>) -> Result<Option<LibraryMount>, RuntimeError> {
+    fn library(&self, plan: &RuntimePlan<'_>) -> Result<Option<LibraryMount>, RuntimeError> {
         let Some(entry) = &plan.library else { return Ok(None) };
         let file = self.runtimes.library(entry, &*self.progress)?;
         Ok(entry.library.as_ref().zip(file).map(|(library, file)| library_mount(library, file)))
     }
 
     /// Returns the packages for scripts in a custom image with wheels.
-    fn packages_of(&self, plan: &Plan<'_>) -> Result<Option<Arc<dyn MountSource>>, RuntimeError> {
+    fn packages_of(&self, plan: &RuntimePlan<'_>) -> Result<Option<Arc<dyn MountSource>>, RuntimeError> {
         let Some(own) = plan.own.as_ref().filter(|own| !own.definition().wheels.is_empty()) else { return Ok(None) };
         let without = || CustomImageError::Invalid {
             name: plan.name.clone(),
@@ -398,7 +399,7 @@ impl EngineInner {
         Ok(Some(self.packages.as_ref().ok_or_else(without)?.source_of(own)))
     }
 
-    fn image_of(&self, plan: &Plan<'_>, key: &ArtefactKey) -> Result<Artefact, RuntimeError> {
+    fn image_of(&self, plan: &RuntimePlan<'_>, key: &ArtefactKey) -> Result<Artefact, RuntimeError> {
         self.open_or_prepare(&plan.name, CacheKind::Images, key, || self.build(plan))
     }
 
@@ -417,7 +418,7 @@ impl EngineInner {
         })
     }
 
-    fn build(&self, plan: &Plan<'_>) -> Result<NewArtefact, RuntimeError> {
+    fn build(&self, plan: &RuntimePlan<'_>) -> Result<NewArtefact, RuntimeError> {
         let Some(recipe) = plan.recipe else {
             let binary = self.binary(&plan.binary)?;
             // Compiling recurses deeply, and the caller's thread may have a small stack.
@@ -436,7 +437,7 @@ impl EngineInner {
         self.boot(&plan, &recipe)
     }
 
-    fn boot(&self, plan: &Plan<'_>, recipe: &Recipe) -> Result<BootedInterpreter, RuntimeError> {
+    fn boot(&self, plan: &RuntimePlan<'_>, recipe: &Recipe) -> Result<BootedInterpreter, RuntimeError> {
         let inputs = plan.code(self, recipe);
         let code = self.code(inputs.clone())?;
         let bootable = self.bootable(&inputs)?;
@@ -449,7 +450,7 @@ impl EngineInner {
             .map_err(RuntimeError::Stack)?
     }
 
-    fn build_command(&self, plan: &Plan<'_>, binary: &Binary) -> Result<NewArtefact, RuntimeError> {
+    fn build_command(&self, plan: &RuntimePlan<'_>, binary: &Binary) -> Result<NewArtefact, RuntimeError> {
         self.progress.message(&format!("compiling `{}`", plan.name));
         let stripped = rewrite::strip(&binary.bytes)
             .map_err(|source| RuntimeError::Rewrite { name: plan.name.clone(), source })?;

@@ -129,7 +129,7 @@ impl ToolRunner for ThreadRunner {
         let call = ToolCall { name, index, session_id, cancel: cancel.clone(), deadline, memory };
         let (abandoned, pending) = (Arc::clone(self.toolbox.abandoned()), self.waits.pending().cloned());
         let rules = Arc::clone(self.toolbox.rules());
-        let job = Job { call, entry: tool, rules, arguments, text, held, max_bytes, abandoned, pending };
+        let job = CallJob { call, entry: tool, rules, arguments, text, held, max_bytes, abandoned, pending };
         let status = start(&self.threads, &self.completions, job)?;
         Ok(CallStart::Running(ThreadCall { status, cancel }))
     }
@@ -324,7 +324,7 @@ impl ToolThreads {
 }
 
 /// A call to run on a thread.
-pub(super) struct Job {
+pub(super) struct CallJob {
     pub(super) call: ToolCall,
     pub(super) entry: Arc<Entry>,
     /// The policy's restrictions on the tools.
@@ -353,7 +353,7 @@ enum CallWork {
 pub(super) fn start(
     threads: &Arc<ToolThreads>,
     completions: &Arc<CompletionQueue>,
-    job: Job,
+    job: CallJob,
 ) -> Result<Arc<CallStatus>, CallFailure> {
     let busy = |message: &str| CallFailure::new(ToolErrorKind::Limit, message);
     let place =
@@ -374,8 +374,8 @@ pub(super) fn start(
     Ok(status)
 }
 
-fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, place: ThreadPermit) {
-    let Job { call, entry, rules, arguments, text, held, max_bytes, pending, .. } = job;
+fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: CallJob, place: ThreadPermit) {
+    let CallJob { call, entry, rules, arguments, text, held, max_bytes, pending, .. } = job;
     let approve = rules.needs_approval(&call.name);
     // Catch a panic in the handler. The panic hook has already reported it, and an error is raised in the script.
     let worked = panic::catch_unwind(AssertUnwindSafe(|| {

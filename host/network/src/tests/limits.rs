@@ -142,7 +142,7 @@ fn call_deadline_and_cancellation_end_a_request() {
     let client = client(&policy(&[&silent]));
     let request = json!({ "url": silent.url("/") }).to_string();
     let begun = Instant::now();
-    let call = Call { deadline: begun + Duration::from_millis(300), ..call() };
+    let call = CallContext { deadline: begun + Duration::from_millis(300), ..call() };
     assert!(message::fetch(&client, &call, &request).is_err());
     assert!(begun.elapsed() < Duration::from_secs(60));
 

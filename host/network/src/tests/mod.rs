@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::{Client, ResolveFuture, Resolver},
-    message::{self, Call},
+    message::{self, CallContext},
     secrets::Secrets,
 };
 
@@ -108,7 +108,7 @@ fn client(policy: &NetworkPolicy) -> Client {
     Client::new(policy, secrets(policy)).unwrap()
 }
 
-fn call() -> Call {
+fn call() -> CallContext {
     call_within(&account(1 << 30))
 }
 
@@ -119,9 +119,9 @@ fn account(room_bytes: u64) -> Arc<ToolMemory> {
     account
 }
 
-fn call_within(account: &Arc<ToolMemory>) -> Call {
+fn call_within(account: &Arc<ToolMemory>) -> CallContext {
     let memory = CallMemory::new(Arc::clone(account), None);
-    Call { cancel: CancelToken::new(), deadline: Instant::now() + Duration::from_secs(20), memory }
+    CallContext { cancel: CancelToken::new(), deadline: Instant::now() + Duration::from_secs(20), memory }
 }
 
 /// Performs a request and returns what the script would receive.

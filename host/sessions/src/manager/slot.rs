@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::{
     SessionsError,
-    storage::{Attempt, EventCounter, Storage},
+    storage::{EventCounter, RetryResult, Storage},
 };
 use crate::{
     ExpectedVersion, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredRecord, StoredSession,
@@ -40,19 +40,19 @@ pub(super) struct SlotState {
     /// The number of users. A session in use is not hibernated.
     pub(super) users: usize,
     pub(super) used_at: Instant,
-    /// `true` while a [`Change`] exists.
+    /// `true` while a [`SlotChange`] exists.
     is_changing: bool,
 }
 
 /// The exclusive right to resume, create, replace, hibernate or remove a session. Dropping this value ends the right.
 /// The owner may wait for other processes, so threads that wait for the right can time out.
 #[derive(Debug)]
-pub(super) struct Change<'a> {
+pub(super) struct SlotChange<'a> {
     slot: &'a SessionSlot,
     changes: &'a EventCounter,
 }
 
-impl Change<'_> {
+impl SlotChange<'_> {
     /// Stores a session that became live, counts its first use, and then ends the change. In any other order, another
     /// thread could hibernate the session before its first use.
     pub(super) fn begin_use_of(self, live: &Arc<LiveSession>) {
@@ -63,7 +63,7 @@ impl Change<'_> {
     }
 }
 
-impl Drop for Change<'_> {
+impl Drop for SlotChange<'_> {
     fn drop(&mut self) {
         self.slot.state().is_changing = false;
         self.changes.notify();
@@ -143,7 +143,7 @@ impl SessionSlot {
     ) -> Result<MutexGuard<'_, SlotState>, SessionsError> {
         let settled = storage.retry(cancel, || {
             let state = self.state();
-            Ok(if state.is_changing { Attempt::Again { wait_ms } } else { Attempt::Done(state) })
+            Ok(if state.is_changing { RetryResult::Again { wait_ms } } else { RetryResult::Done(state) })
         })?;
         settled.ok_or_else(|| SessionsError::InUse { id: self.id.clone() })
     }
@@ -158,16 +158,16 @@ impl SessionSlot {
     }
 
     /// Begins a change of a state that no other thread is changing.
-    pub(super) fn change<'a>(&'a self, mut state: MutexGuard<'a, SlotState>, storage: &'a Storage) -> Change<'a> {
+    pub(super) fn change<'a>(&'a self, mut state: MutexGuard<'a, SlotState>, storage: &'a Storage) -> SlotChange<'a> {
         state.is_changing = true;
-        Change { slot: self, changes: &storage.changes }
+        SlotChange { slot: self, changes: &storage.changes }
     }
 
     /// Writes the session to the store if it has changed, and drops the live session. Returns `false` if the session
     /// was not live.
     ///
     /// Fails if another process took over the session. The session is then dropped with its changes. A store can be
-    /// slow, so other threads wait for this [`Change`] without holding the state's mutex.
+    /// slow, so other threads wait for this [`SlotChange`] without holding the state's mutex.
     pub(super) fn hibernate<'a>(
         &'a self,
         mut state: MutexGuard<'a, SlotState>,
@@ -202,7 +202,7 @@ impl SlotState {
         self.users == 0 && self.live.is_some() && !self.is_changing
     }
 
-    /// Returns `true` while a [`Change`] of the session exists.
+    /// Returns `true` while a [`SlotChange`] of the session exists.
     pub(super) fn is_changing(&self) -> bool {
         self.is_changing
     }

@@ -18,7 +18,7 @@ use super::{
     Save, SessionsError,
     sessions::Sessions,
     slot::{HIBERNATING_MS, LivePermit, LiveSession, SessionSlot},
-    storage::{Attempt, Storage},
+    storage::{RetryResult, Storage},
 };
 use crate::{SessionId, SessionRecord, block_on};
 
@@ -53,7 +53,7 @@ impl Slots {
     }
 
     /// Returns a permit for a live session. Hibernates another session if all permits are taken. The caller must hold
-    /// the session's [`Change`](super::slot::Change).
+    /// the session's [`SlotChange`](super::slot::SlotChange).
     pub(super) fn place(
         self: &Arc<Self>,
         id: &SessionId,
@@ -63,14 +63,14 @@ impl Slots {
         let place = self.storage.retry(cancel, || {
             loop {
                 if let Some(place) = LivePermit::take(&self.live_count, max, changes) {
-                    return Ok(Attempt::Done(place));
+                    return Ok(RetryResult::Done(place));
                 }
                 let wait_ms = match self.hibernate_oldest(id)? {
                     Eviction::Freed => continue,
                     Eviction::Moving => self.storage.policy.lock_wait_ms.max(HIBERNATING_MS),
                     Eviction::InUse => self.storage.policy.lock_wait_ms,
                 };
-                return Ok(Attempt::Again { wait_ms });
+                return Ok(RetryResult::Again { wait_ms });
             }
         })?;
         place.ok_or(SessionsError::TooManyLive { max })

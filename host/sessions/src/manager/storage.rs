@@ -71,7 +71,7 @@ impl EventCounter {
 }
 
 /// The result of an attempt in [`Storage::retry`].
-pub(super) enum Attempt<T> {
+pub(super) enum RetryResult<T> {
     Done(T),
     /// The attempt must be repeated, until `wait_ms` after the first attempt.
     Again {
@@ -167,15 +167,15 @@ impl Storage {
     pub(super) fn retry<T>(
         &self,
         cancel: Option<&CancelToken>,
-        mut attempt: impl FnMut() -> Result<Attempt<T>, SessionsError>,
+        mut attempt: impl FnMut() -> Result<RetryResult<T>, SessionsError>,
     ) -> Result<Option<T>, SessionsError> {
         let begun = Instant::now();
         let mut hooks = Vec::new();
         loop {
             let seen = self.changes.count();
             let wait_ms = match attempt()? {
-                Attempt::Done(done) => return Ok(Some(done)),
-                Attempt::Again { wait_ms } => wait_ms,
+                RetryResult::Done(done) => return Ok(Some(done)),
+                RetryResult::Again { wait_ms } => wait_ms,
             };
             let left = Duration::from_millis(wait_ms).saturating_sub(begun.elapsed());
             if left.is_zero() || self.is_cancelled(cancel) {
@@ -284,8 +284,8 @@ impl Sessions {
         }
         let store = self.store();
         let holder = match &live {
-            Some(live) => Holder::Live(live),
-            None => Holder::Lock(self.0.storage.lock(&id, None)?),
+            Some(live) => SessionWriter::Live(live),
+            None => SessionWriter::Lock(self.0.storage.lock(&id, None)?),
         };
         let (expected, replaced) = match block_on(store.record(&id)) {
             Ok(None) => (ExpectedVersion::Absent, 0),
@@ -315,10 +315,10 @@ impl Sessions {
             bytes: state.len() as u64,
         };
         match &holder {
-            Holder::Live(live) => {
+            SessionWriter::Live(live) => {
                 live.replace(store, &record, &state).inspect_err(|_| slot.state().drop_fenced(live))?;
             }
-            Holder::Lock(lock) => drop(block_on(store.put(lock, &expected, &record, &state))?),
+            SessionWriter::Lock(lock) => drop(block_on(store.put(lock, &expected, &record, &state))?),
         }
         // Drop the replaced session only after the write has succeeded.
         slot.state().live = None;
@@ -331,7 +331,7 @@ impl Sessions {
 }
 
 /// The holder of the right to write a session during an import.
-enum Holder<'a> {
+enum SessionWriter<'a> {
     /// The live session.
     Live(&'a Arc<LiveSession>),
     /// The session's lock, acquired for this import.
