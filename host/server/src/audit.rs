@@ -125,7 +125,7 @@ pub(crate) struct AuditSource {
 
 /// The audit line of an execution.
 #[derive(Serialize)]
-struct Line<'a> {
+struct ExecutionLine<'a> {
     time: Timestamp,
     tenant: &'a str,
     door: &'static str,
@@ -186,7 +186,7 @@ impl Audit {
             Ok(executed) => (executed.outcome, &executed.suspended_sha256),
             Err(failed) => (failed.code, &failed.suspended_sha256),
         };
-        let line = Line {
+        let line = ExecutionLine {
             time: Timestamp::now(),
             tenant: subject.tenant,
             door: subject.door.name(),

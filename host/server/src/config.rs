@@ -8,7 +8,7 @@ use glovebox_sessions::{Save, SessionId, StorePolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Admission, AuditTable, Suspension,
+    Admission, AuditTable, SuspensionLimits,
     http::{HttpConfig, TokenHash},
     workers::{MAX_WORKERS, SESSION_BYTES, SESSION_FILES, WORKER_BYTES, WORKER_FILES, WorkersTable},
 };
@@ -328,9 +328,9 @@ impl ServerConfig {
 
     /// Returns the limits on suspended executions, with defaults filled in.
     #[must_use]
-    pub fn suspension(&self) -> Suspension {
-        let default = Suspension::default();
-        Suspension {
+    pub fn suspension(&self) -> SuspensionLimits {
+        let default = SuspensionLimits::default();
+        SuspensionLimits {
             count: self.tools.suspended.unwrap_or(default.count),
             time: self.tools.suspended_ms.map_or(default.time, Duration::from_millis),
         }

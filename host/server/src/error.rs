@@ -135,7 +135,7 @@ pub enum ServiceError {
     /// The execution was cancelled before it started.
     #[error("the execution was cancelled before it started; nothing was executed")]
     Cancelled,
-    /// The limit on suspended executions is reached ([`Suspension::count`](crate::Suspension::count)).
+    /// The limit on suspended executions is reached ([`SuspensionLimits::count`](crate::SuspensionLimits::count)).
     #[error(
         "too many suspended executions and unread results: the limit is {max}; cancel an execution or read a result, or try again later"
     )]

@@ -37,7 +37,7 @@ pub use executor::NotInFleet;
 pub use glovebox_fleet::Resumption;
 pub use glovebox_requests::callbacks as tools;
 pub use grant::GrantError;
-pub use service::{Admission, Door, Service, ServiceConfig, Suspension};
+pub use service::{Admission, Door, Service, ServiceConfig, SuspensionLimits};
 #[cfg(feature = "otlp")]
 pub use telemetry::{Telemetry, TelemetryError};
 pub(crate) use tenant::NO_CALLBACKS;

@@ -56,7 +56,7 @@ impl Default for Admission {
 /// Limits on suspended executions, which wait for the client to answer tool calls. Each can occupy a dedicated thread
 /// until it ends, but no blocking thread of the Tokio runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Suspension {
+pub struct SuspensionLimits {
     /// Maximum number of suspended executions, including ended executions whose results are unread. Default 64.
     /// Executions beyond the limit are refused ([`ServiceError::TooManySuspended`]).
     pub count: usize,
@@ -65,7 +65,7 @@ pub struct Suspension {
     pub time: Duration,
 }
 
-impl Default for Suspension {
+impl Default for SuspensionLimits {
     fn default() -> Self {
         Self { count: 64, time: Duration::from_secs(60) }
     }
@@ -80,7 +80,7 @@ pub struct ServiceConfig {
     /// Limits on concurrent executions.
     pub admission: Admission,
     /// Limits on suspended executions.
-    pub suspension: Suspension,
+    pub suspension: SuspensionLimits,
     /// `true` to prepare each runtime on first use instead of in [`Service::new`]. Default `false`.
     pub prepare_later: bool,
     /// The audit log. Default: none.
@@ -127,7 +127,7 @@ pub(crate) struct ServiceInner {
     admission: Admission,
     places: FairSemaphore,
     places_in_fleet: FairSemaphore,
-    suspension: Suspension,
+    suspension: SuspensionLimits,
     suspended: Arc<Semaphore>,
     waiting: AtomicUsize,
     draining: CancellationToken,
@@ -335,7 +335,7 @@ impl Service {
         self.0.executions.child()
     }
 
-    pub(crate) fn suspension(&self) -> Suspension {
+    pub(crate) fn suspension(&self) -> SuspensionLimits {
         self.0.suspension
     }
 

@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use glovebox::escaped;
 use glovebox_server::{
-    Admission, Service, ServiceConfig, Suspension, Tenant, TenantConfig,
+    Admission, Service, ServiceConfig, SuspensionLimits, Tenant, TenantConfig,
     http::{self, HttpConfig, SocketListener},
 };
 use rustix::process::{Pid, Signal, geteuid, kill_process};
@@ -247,7 +247,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     // A client that was killed cannot answer. Its executions end at their own limits or, like its sessions, after
     // `--idle`. This time is longer than the default of `glovebox serve`, because a local program can be suspended or
     // busy for minutes.
-    let suspension = Suspension { count: MAX_SUSPENDED, time: args.idle };
+    let suspension = SuspensionLimits { count: MAX_SUSPENDED, time: args.idle };
     let config = ServiceConfig {
         runtimes: args.runtimes.clone(),
         admission,

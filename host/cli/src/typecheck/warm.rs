@@ -67,7 +67,7 @@ const POSITION_ENCODING: &str = "utf-32";
 pub(super) struct WarmPool {
     starts: Sender<ServerStart>,
     /// Idle processes, the most recently used last.
-    idle: Arc<Mutex<Vec<Server>>>,
+    idle: Arc<Mutex<Vec<CheckerProcess>>>,
     failed_starts: AtomicUsize,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct ServerKey {
 /// A request to start a process.
 struct ServerStart {
     key: ServerKey,
-    started: Sender<io::Result<Server>>,
+    started: Sender<io::Result<CheckerProcess>>,
 }
 
 /// The reason why a check has no result.
@@ -110,7 +110,7 @@ impl WarmPool {
     /// Returns a pool of processes of `program`, or `None` if no thread can be started for it.
     pub(super) fn new(program: &Path) -> Option<Self> {
         let (starts, requests) = mpsc::channel();
-        let idle = Arc::<Mutex<Vec<Server>>>::default();
+        let idle = Arc::<Mutex<Vec<CheckerProcess>>>::default();
         let (program, idle_servers) = (program.to_owned(), Arc::clone(&idle));
         let work = move || start_servers(&program, &requests, &idle_servers);
         thread::Builder::new().name("glovebox-types".to_owned()).spawn(work).ok()?;
@@ -142,7 +142,7 @@ impl WarmPool {
     }
 
     /// Returns an idle process with this key, or starts one.
-    fn take(&self, key: ServerKey) -> Result<Server, WarmCheckError> {
+    fn take(&self, key: ServerKey) -> Result<CheckerProcess, WarmCheckError> {
         let mut idle = lock(&self.idle);
         if let Some(index) = idle.iter().rposition(|server| server.key == key) {
             return Ok(idle.remove(index));
@@ -161,7 +161,7 @@ impl WarmPool {
         }
     }
 
-    fn keep(&self, mut server: Server) {
+    fn keep(&self, mut server: CheckerProcess) {
         server.idle_since = Instant::now();
         let mut idle = lock(&self.idle);
         let oldest = remove_oldest(&mut idle);
@@ -172,23 +172,23 @@ impl WarmPool {
     }
 }
 
-fn lock(idle: &Mutex<Vec<Server>>) -> MutexGuard<'_, Vec<Server>> {
+fn lock(idle: &Mutex<Vec<CheckerProcess>>) -> MutexGuard<'_, Vec<CheckerProcess>> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Removes the least recently used process if the pool is full. The caller must release the lock before dropping the
 /// process.
-fn remove_oldest(idle: &mut Vec<Server>) -> Option<Server> {
+fn remove_oldest(idle: &mut Vec<CheckerProcess>) -> Option<CheckerProcess> {
     (idle.len() >= MAX_IDLE_SERVERS).then(|| idle.remove(0))
 }
 
 /// Starts processes until the pool is dropped, and ends those that have been idle for too long. The kernel kills a
 /// confined process when the thread that started it ends, so a single thread starts all processes.
-fn start_servers(program: &Path, requests: &Receiver<ServerStart>, idle: &Mutex<Vec<Server>>) {
+fn start_servers(program: &Path, requests: &Receiver<ServerStart>, idle: &Mutex<Vec<CheckerProcess>>) {
     loop {
         match requests.recv_timeout(IDLE_INTERVAL) {
             Ok(ServerStart { key, started }) => {
-                let _ = started.send(Server::start(program, key));
+                let _ = started.send(CheckerProcess::start(program, key));
             }
             Err(RecvTimeoutError::Timeout) => {
                 let mut servers = lock(idle);
@@ -205,7 +205,7 @@ fn start_servers(program: &Path, requests: &Receiver<ServerStart>, idle: &Mutex<
 }
 
 /// A running checker. Dropping it kills the process.
-struct Server {
+struct CheckerProcess {
     key: ServerKey,
     /// The URI of the directory with the checker's files.
     root: String,
@@ -220,7 +220,7 @@ struct Server {
     _directory: TempDir,
 }
 
-impl Server {
+impl CheckerProcess {
     fn start(program: &Path, key: ServerKey) -> io::Result<Self> {
         // These files stay empty, because the protocol transfers the script and the declarations.
         let directory = write(&key.configuration, "", "")?;

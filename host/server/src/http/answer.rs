@@ -16,8 +16,8 @@ use utoipa::ToSchema;
 use super::{
     Shared,
     budget::{AlreadyCharged, ReservedResponse, charged_body},
-    idempotency::Answer,
-    output::{Form, Responder},
+    idempotency::StoredResponse,
+    output::{Responder, ResponseForm},
     parameters::with_etag,
     tools::NeedsToolsAnswer,
 };
@@ -45,8 +45,8 @@ pub(super) struct BuiltResponse {
 
 impl BuiltResponse {
     /// Returns the response to store for the request's idempotency key.
-    pub(super) fn answer(&self) -> Answer {
-        Answer { status: self.status, body: self.body.bytes.clone(), etag: self.etag.clone() }
+    pub(super) fn answer(&self) -> StoredResponse {
+        StoredResponse { status: self.status, body: self.body.bytes.clone(), etag: self.etag.clone() }
     }
 }
 
@@ -82,7 +82,7 @@ impl Responder {
         reserve: impl FnOnce(usize) -> Result<Room, ServiceError>,
     ) -> Result<ReservedResponse, ServiceError> {
         let [mut before, mut after] = self.form.frame("result");
-        if self.form != Form::Whole {
+        if self.form != ResponseForm::Whole {
             before.push_str(r#"{"type":"result","result":"#);
             after.insert(0, '}');
         }
@@ -141,7 +141,7 @@ pub(super) async fn send_whole(
 pub(super) async fn send_stored(
     shared: &Shared,
     tenant: &str,
-    Answer { status, body: bytes, etag }: Answer,
+    StoredResponse { status, body: bytes, etag }: StoredResponse,
 ) -> Result<Response, Problem> {
     let room = shared.bodies.reserve(tenant, bytes.len())?;
     send_whole(shared, tenant, BuiltResponse { status, body: ReservedResponse { bytes, room }, etag }).await

@@ -14,7 +14,7 @@ use super::{
     answer::{BuiltResponse, ExecutionAnswer, send_stored, send_whole},
     budget::ChargedBytes,
     idempotency::{KeyLookup, KeySlot, new_key},
-    output::{Form, Pieces, Responder},
+    output::{Pieces, Responder, ResponseForm},
     parameters::{Failures, IfMatch},
     tools::{ContinueBody, NeedsToolsAnswer},
     wire::{ExecuteBody, NO_STEPPED_TOOL, ValidateAnswer},
@@ -97,7 +97,7 @@ async fn parse(
         // A suspendable execution keeps its script and its input in memory.
         let kept_bytes = if script.suspendable { held.bytes() } else { tools_bytes };
         let step = StepRequest::Start { work, patterns, is_stepped, kept_bytes, store, claim: None };
-        Ok(ParsedRequest { lookup, step, form: Form::of(&headers), held })
+        Ok(ParsedRequest { lookup, step, form: ResponseForm::of(&headers), held })
     });
     let parsed = parsed.await?;
     // If the execution could not be stored, fail before the script runs.
@@ -171,7 +171,7 @@ async fn parse_checked<T: Send + 'static>(
 pub(super) struct ParsedRequest {
     pub(super) lookup: KeyLookup,
     pub(super) step: StepRequest,
-    pub(super) form: Form,
+    pub(super) form: ResponseForm,
     pub(super) held: ChargedBytes,
 }
 
@@ -197,22 +197,22 @@ pub(super) async fn respond(shared: Shared, tenant: Tenant, request: ParsedReque
     match (form, slot) {
         // The request consumes a stored execution. If the client disconnects, the execution still continues, and
         // `GET /v1/suspended` lists it when it is stored again.
-        (Form::Whole, None) if step.is_claimed() => {
+        (ResponseForm::Whole, None) if step.is_claimed() => {
             let done = async move { step.respond(&tenant, Watch::default(), responder, held).await.flatten() };
             send_whole(&shared, &name, in_task(done).await?).await
         }
-        (Form::Whole, None) => {
+        (ResponseForm::Whole, None) => {
             let response = step.respond(&tenant, Watch::default(), responder, held).await??;
             send_whole(&shared, &name, response).await
         }
-        (Form::Whole, Some(slot)) => {
+        (ResponseForm::Whole, Some(slot)) => {
             let done = async move { stored(slot, step.respond(&tenant, Watch::default(), responder, held).await) };
             send_whole(&shared, &name, in_task(done).await?).await
         }
-        (Form::Events | Form::Lines, Some(_)) => Err(Problem::invalid(
+        (ResponseForm::Events | ResponseForm::Lines, Some(_)) => Err(Problem::invalid(
             "`Idempotency-Key` is not supported with streamed responses; remove it, or accept `application/json`",
         )),
-        (Form::Events | Form::Lines, None) => Ok(Pieces::answer(responder, move |pieces| async move {
+        (ResponseForm::Events | ResponseForm::Lines, None) => Ok(Pieces::answer(responder, move |pieces| async move {
             let running = matches!(step, StepRequest::Start { .. }).then(|| tenant.announce());
             let watch = match &running {
                 Some(running) => {
@@ -370,7 +370,7 @@ pub(crate) async fn continue_execution(
         })
         .await?;
     let step = StepRequest::Resume { execution, answers };
-    respond(shared, tenant, ParsedRequest { lookup: Ok(None), step, form: Form::of(&headers), held }).await
+    respond(shared, tenant, ParsedRequest { lookup: Ok(None), step, form: ResponseForm::of(&headers), held }).await
 }
 
 /// Cancels an execution: one that waits for answers to tool calls, or one with a streamed response.
@@ -387,7 +387,7 @@ pub(crate) async fn cancel(
     Caller(tenant): Caller,
     InPath(execution): InPath<String>,
 ) -> Result<Response, Problem> {
-    let responder = Responder::new(&shared, &tenant, Form::Whole);
+    let responder = Responder::new(&shared, &tenant, ResponseForm::Whole);
     match tenant.cancel_then(&execution, move |ended| responder.result(ended)).await? {
         Some(response) => send_whole(&shared, tenant.name(), response).await,
         None => Ok(StatusCode::NO_CONTENT.into_response()),

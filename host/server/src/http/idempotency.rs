@@ -32,7 +32,7 @@ const MAX_KEY_BYTES: usize = 255;
 
 /// A stored response.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct StoredResponse {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
     pub(crate) etag: Option<String>,
@@ -44,7 +44,7 @@ type Request = [u8; 32];
 #[derive(Debug)]
 enum KeyState {
     Running(Request),
-    Done(Request, Answer),
+    Done(Request, StoredResponse),
     /// The request was completed, but its response is not stored.
     Forgotten(Request),
 }
@@ -81,7 +81,7 @@ struct CompletedKey {
 
 /// The result of looking up a request's key: the reserved key, if the request has one, or the response to the first
 /// request.
-pub(crate) type KeyLookup = Result<Option<KeySlot>, Answer>;
+pub(crate) type KeyLookup = Result<Option<KeySlot>, StoredResponse>;
 
 /// Returns a request's key if it is new.
 pub(super) fn new_key(lookup: &KeyLookup) -> Option<&str> {
@@ -238,7 +238,7 @@ impl KeySlot {
 
     /// Stores the response. If no memory was reserved and the budget has no room, records only that the request was
     /// completed.
-    pub(crate) fn done(self, answer: Answer) {
+    pub(crate) fn done(self, answer: StoredResponse) {
         self.keep(Some(answer));
     }
 
@@ -247,7 +247,7 @@ impl KeySlot {
         self.keep(None);
     }
 
-    fn keep(mut self, answer: Option<Answer>) {
+    fn keep(mut self, answer: Option<StoredResponse>) {
         let Some(key) = self.key.take() else { return };
         let (now, reserved) = (Instant::now(), self.reserved.take());
         let mut all = self.held.current(now);
@@ -292,8 +292,8 @@ mod tests {
         IdempotencyStore::new(max_keys, ByteBudget::new(kib << 10, Duration::ZERO, tenants.iter().copied()))
     }
 
-    fn answer(bytes: usize) -> Answer {
-        Answer { status: StatusCode::OK, body: vec![b'x'; bytes].into(), etag: None }
+    fn answer(bytes: usize) -> StoredResponse {
+        StoredResponse { status: StatusCode::OK, body: vec![b'x'; bytes].into(), etag: None }
     }
 
     fn first(store: &IdempotencyStore, key: &str) -> KeySlot {

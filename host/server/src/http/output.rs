@@ -35,7 +35,7 @@ const MAX_STREAM_WAIT: Duration = Duration::from_secs(2);
 
 /// The format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ResponseForm {
     /// A single JSON object after the execution.
     Whole,
     /// Server-sent events: `text/event-stream`.
@@ -44,7 +44,7 @@ pub(crate) enum Form {
     Lines,
 }
 
-impl Form {
+impl ResponseForm {
     /// Returns the format for the first supported media type in `Accept`. Default: [`Whole`](Self::Whole).
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -79,13 +79,13 @@ impl Form {
 /// The format of a response, and the budget to which it is charged.
 #[derive(Clone)]
 pub(crate) struct Responder {
-    pub(super) form: Form,
+    pub(super) form: ResponseForm,
     pub(super) bodies: BodyBudget,
     pub(super) tenant: Arc<str>,
 }
 
 impl Responder {
-    pub(super) fn new(shared: &Shared, tenant: &Tenant, form: Form) -> Self {
+    pub(super) fn new(shared: &Shared, tenant: &Tenant, form: ResponseForm) -> Self {
         Self { form, bodies: shared.bodies.clone(), tenant: tenant.name().into() }
     }
 
@@ -126,7 +126,10 @@ impl Pieces {
             Ok::<_, Infallible>(piece)
         });
         let headers = [
-            (header::CONTENT_TYPE, if form == Form::Events { "text/event-stream" } else { "application/x-ndjson" }),
+            (
+                header::CONTENT_TYPE,
+                if form == ResponseForm::Events { "text/event-stream" } else { "application/x-ndjson" },
+            ),
             (header::CACHE_CONTROL, "no-store"),
             // nginx would otherwise buffer the response.
             (HeaderName::from_static("x-accel-buffering"), "no"),
@@ -243,20 +246,21 @@ mod tests {
 
     #[test]
     fn first_accepted_media_type_selects_the_form() {
-        let form =
-            |accept: &str| Form::of(&HeaderMap::from_iter([(header::ACCEPT, accept.parse::<HeaderValue>().unwrap())]));
-        assert_eq!(Form::of(&HeaderMap::new()), Form::Whole);
-        assert_eq!(form("text/event-stream"), Form::Events);
-        assert_eq!(form("text/html, application/x-ndjson;q=0.9, */*"), Form::Lines);
-        assert_eq!(form("*/*"), Form::Whole);
-        assert_eq!(form("application/json, text/event-stream"), Form::Whole);
+        let form = |accept: &str| {
+            ResponseForm::of(&HeaderMap::from_iter([(header::ACCEPT, accept.parse::<HeaderValue>().unwrap())]))
+        };
+        assert_eq!(ResponseForm::of(&HeaderMap::new()), ResponseForm::Whole);
+        assert_eq!(form("text/event-stream"), ResponseForm::Events);
+        assert_eq!(form("text/html, application/x-ndjson;q=0.9, */*"), ResponseForm::Lines);
+        assert_eq!(form("*/*"), ResponseForm::Whole);
+        assert_eq!(form("application/json, text/event-stream"), ResponseForm::Whole);
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn streaming_stops_at_the_first_lost_chunk() {
         let bodies = BodyBudget::new(&HttpConfig::default(), 64 << 20, ["a"].into_iter());
         let (sender, mut receiver) = mpsc::channel(PIECES);
-        let responder = Responder { form: Form::Lines, bodies, tenant: "a".into() };
+        let responder = Responder { form: ResponseForm::Lines, bodies, tenant: "a".into() };
         let pieces = Pieces { responder, sender, stopped: Arc::default() };
         let mut on_output = pieces.on_output();
         let writing = tokio::task::spawn_blocking(move || {

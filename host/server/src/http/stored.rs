@@ -18,7 +18,7 @@ use super::{
     budget::ChargedBytes,
     execute::{ParsedRequest, StepRequest, respond},
     idempotency::KeyLookup,
-    output::{Form, Responder},
+    output::{Responder, ResponseForm},
     parameters::{Failures, if_match},
     suspend::{decoded_bytes, reserve_suspended},
     tools::{AnswerBody, CallAnswer, MAX_ANSWERS, max_bytes},
@@ -28,7 +28,7 @@ use crate::{
     NeedsTools, Resumption, Service, ServiceError, SessionTarget, Tenant,
     byte_budget::{BudgetExhausted, Room},
     json::{Bytes, at_most},
-    tenant::{NotStored, ReadEntry, StoredExecution, StoredSummaries, SuspendedId, SuspendedRequest, Suspension},
+    tenant::{NotStored, ReadEntry, StoredExecution, StoredSummaries, StoredSuspension, SuspendedId, SuspendedRequest},
 };
 
 /// The number of copies of a stored execution in memory while it is written or read.
@@ -275,7 +275,7 @@ impl StoredRequest {
         });
         let (kept_bytes, claim) = (held.bytes(), Some(Box::new(claim)));
         let step = StepRequest::Start { work, patterns, is_stepped: true, kept_bytes, store, claim };
-        Ok(ParsedRequest { lookup, step, form: Form::of(headers), held })
+        Ok(ParsedRequest { lookup, step, form: ResponseForm::of(headers), held })
     }
 }
 
@@ -326,7 +326,8 @@ impl Responder {
             Ok::<_, ServiceError>((held, stored.map_err(|BudgetExhausted| ServiceError::NoRoomToSuspend)?))
         };
         let (execution, calls) = (needs.execution.clone(), needs.calls.clone());
-        let Suspension { id, calls, generation } = tenant.store_suspended(execution, request, calls, reserve).await?;
+        let StoredSuspension { id, calls, generation } =
+            tenant.store_suspended(execution, request, calls, reserve).await?;
         let answer = SuspendedAnswer::new(&id, calls, session);
         self.accepted("suspended", &answer, room, generation).map_err(NotStored::ended)
     }

@@ -17,8 +17,8 @@ use super::{
     answer::ExecutionAnswer,
     budget::{ChargedBytes, ReadResumption, ReservedResponse},
     execute::{ParsedRequest, StepRequest, in_task, respond},
-    idempotency::{Answer, KeyLookup, new_key},
-    output::Form,
+    idempotency::{KeyLookup, StoredResponse, new_key},
+    output::ResponseForm,
     parameters::{Octets, if_match, with_etag},
     sessions::octets,
     tools::{AnswerBody, MAX_ANSWERS, NeedsToolsAnswer, ToolBody},
@@ -124,7 +124,7 @@ pub(crate) async fn suspend(
     let lookup = shared.idempotency.begin(tenant.name(), &headers, &[b"suspend", execution.as_bytes()])?;
     let mut slot = match lookup {
         Ok(slot) => slot,
-        Err(Answer { body: bytes, etag, .. }) => {
+        Err(StoredResponse { body: bytes, etag, .. }) => {
             let room = shared.bodies.reserve(tenant.name(), bytes.len())?;
             return Ok(with_etag(etag, octets(&shared, tenant.name(), ReservedResponse { bytes, room }).await?));
         }
@@ -140,7 +140,7 @@ pub(crate) async fn suspend(
         let (ChangeResult { value, generation }, room) = tenant.suspend_to_bytes(&execution, reserve).await?;
         let bytes: axum::body::Bytes = value.into();
         if let Some(slot) = slot {
-            slot.done(Answer { status: StatusCode::OK, body: bytes.clone(), etag: generation.clone() });
+            slot.done(StoredResponse { status: StatusCode::OK, body: bytes.clone(), etag: generation.clone() });
         }
         Ok::<_, ServiceError>((ReservedResponse { bytes, room }, generation))
     };
@@ -228,5 +228,5 @@ fn parse_resume_request(
     script.key = new_key(&lookup).map(str::to_owned);
     let kept_bytes = held.bytes();
     let step = StepRequest::Start { work, patterns, is_stepped: true, kept_bytes, store: None, claim: None };
-    Ok(ParsedRequest { lookup, step, form: Form::of(headers), held })
+    Ok(ParsedRequest { lookup, step, form: ResponseForm::of(headers), held })
 }

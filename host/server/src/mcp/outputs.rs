@@ -39,10 +39,10 @@ impl StoredOutput {
 
 /// The most recent outputs, limited in number and total size. The oldest output is evicted first.
 #[derive(Debug, Default)]
-pub(super) struct Outputs(Mutex<Ring>);
+pub(super) struct Outputs(Mutex<OutputRing>);
 
 #[derive(Debug, Default)]
-struct Ring {
+struct OutputRing {
     held: VecDeque<StoredOutput>,
     bytes: usize,
 }

@@ -54,7 +54,7 @@ pub(crate) use execute::CancelOnDrop;
 pub(crate) use replies::ReplyRooms;
 pub(crate) use running_executions::RunningExecution;
 pub use stepping::{DeliveryError, FinishedExecution, NeedsTools, StepOutcome};
-pub(crate) use stored_executions::{Claim, NotStored, StoredSummaries, Suspension};
+pub(crate) use stored_executions::{Claim, NotStored, StoredSummaries, StoredSuspension};
 pub use stores::NoStore;
 pub(crate) use stores::{BoundedStore, ByteQuota, Reservation};
 pub(crate) use summary::generation;

@@ -48,7 +48,7 @@ impl Claim {
 }
 
 /// An execution that was suspended and stored.
-pub(crate) struct Suspension {
+pub(crate) struct StoredSuspension {
     pub(crate) id: SuspendedId,
     pub(crate) calls: Vec<ToolRequest>,
     /// The generation of the execution's session after the suspension, if known.
@@ -153,7 +153,7 @@ impl Tenant {
         request: SuspendedRequest,
         calls: Vec<ToolRequest>,
         reserve: impl FnOnce(usize, usize) -> Result<R, ServiceError> + Send + 'static,
-    ) -> Result<Suspension, NotStored> {
+    ) -> Result<StoredSuspension, NotStored> {
         if request.session.is_some() && self.is_in_fleet() {
             return Err(NotStored::waits(ServiceError::Unsupported(NO_STORE)));
         }
@@ -172,7 +172,7 @@ impl Tenant {
         request: SuspendedRequest,
         calls: Vec<ToolRequest>,
         reserve: impl FnOnce(usize, usize) -> Result<R, ServiceError>,
-    ) -> Result<Suspension, NotStored> {
+    ) -> Result<StoredSuspension, NotStored> {
         // Each string of a call can become twice as long, because its quotes are escaped in the stored form.
         let calls_bytes = calls.iter().map(|call| 2 * (call.name.len() + call.arguments.len()) + 128).sum::<usize>();
         let other_bytes = request.max_bytes() + calls_bytes;
@@ -206,7 +206,7 @@ impl Tenant {
         if let (Some(session), Some(generation)) = (session, &generation) {
             self.release_session(session, generation.clone()).await;
         }
-        Ok(Suspension { id, calls, generation })
+        Ok(StoredSuspension { id, calls, generation })
     }
 
     /// Reads a stored execution, after calling `reserve` with its size in bytes.

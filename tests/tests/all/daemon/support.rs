@@ -3,7 +3,7 @@
 use std::{ops::Deref, os::unix::net::UnixStream, path::PathBuf, time::Duration};
 
 use glovebox_server::{
-    Service, ServiceConfig, Suspension, Tenant, TenantConfig,
+    Service, ServiceConfig, SuspensionLimits, Tenant, TenantConfig,
     http::{self, HttpConfig, SocketListener},
 };
 use glovebox_tests::engine;
@@ -56,7 +56,7 @@ impl TestDaemon {
         let Setup { http, service, tenant: change } = setup;
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("d.sock");
-        let suspension = Suspension { time: Duration::from_secs(600), ..Suspension::default() };
+        let suspension = SuspensionLimits { time: Duration::from_secs(600), ..SuspensionLimits::default() };
         let service = Service::new(engine().clone(), ServiceConfig { suspension, ..service }).unwrap();
         let mut config = TenantConfig::in_memory("daemon");
         if let Some(change) = change {

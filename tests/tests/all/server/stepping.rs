@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use glovebox::Policy;
-use glovebox_server::{ServiceConfig, Suspension, TenantConfig, http::HttpConfig};
+use glovebox_server::{ServiceConfig, SuspensionLimits, TenantConfig, http::HttpConfig};
 use serde_json::{Value, json};
 
 use super::support::{Answer, Server, Setup, metric, until};
@@ -57,8 +57,8 @@ fn result(server: &Server, execution: &str) -> Answer {
     answer
 }
 
-fn service(change: impl FnOnce(&mut Suspension)) -> Setup {
-    let mut suspension = Suspension::default();
+fn service(change: impl FnOnce(&mut SuspensionLimits)) -> Setup {
+    let mut suspension = SuspensionLimits::default();
     change(&mut suspension);
     Setup { service: ServiceConfig { suspension, ..ServiceConfig::default() }, ..Setup::default() }
 }

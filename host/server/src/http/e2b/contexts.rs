@@ -20,7 +20,7 @@ use crate::{
     http::{
         InPath, Problem, ReadBody, Shared,
         budget::ChargedBytes,
-        output::{Form, Pieces, Responder},
+        output::{Pieces, Responder, ResponseForm},
     },
 };
 
@@ -223,7 +223,7 @@ pub(super) async fn execute(
     };
     let name = is_typescript.then(|| "main.ts".to_owned());
     let script = Script { source: body.code, name, ..Script::default() };
-    let responder = Responder::new(&shared, &sandbox.tenant, Form::Lines);
+    let responder = Responder::new(&shared, &sandbox.tenant, ResponseForm::Lines);
     Ok(Pieces::answer(responder, move |pieces| async move {
         let count = sandbox.count(&context);
         let watch = Watch { on_output: Some(pieces.on_output_with(lines::output)), ..Watch::default() };

@@ -70,7 +70,7 @@ pub(super) struct ApprovedRun<'a> {
     pub(super) last: LastLine,
 }
 
-type Step = StepOutcome<CallToolResult>;
+type ApprovalStep = StepOutcome<CallToolResult>;
 
 /// The result of an attempt to suspend an execution as bytes.
 enum SuspendAttempt {
@@ -214,7 +214,7 @@ impl ApprovedRun<'_> {
     }
 
     /// Starts the script, or resumes it. In a session, resuming fails if the session has changed since the suspension.
-    async fn start(&self, suspended: Option<SuspendedRun>) -> Result<Step, ServiceError> {
+    async fn start(&self, suspended: Option<SuspendedRun>) -> Result<ApprovalStep, ServiceError> {
         let mut given = self.given.clone();
         if suspended.is_some() && self.is_in_session() {
             // The state before the execution contains the files. Writing them again would change the session.
@@ -254,7 +254,7 @@ impl ApprovedRun<'_> {
 
     /// Resumes a suspended execution after a person has decided. Retries while the server is busy, so that the decision
     /// is not lost. Resuming calls no tool, so it can be retried.
-    async fn start_answered(&self, suspended: SuspendedRun) -> Result<Step, ServiceError> {
+    async fn start_answered(&self, suspended: SuspendedRun) -> Result<ApprovalStep, ServiceError> {
         let end = Instant::now() + ANSWERED_TIME;
         loop {
             let error = match self.start(Some(suspended.clone())).await {
@@ -270,7 +270,7 @@ impl ApprovedRun<'_> {
     }
 
     /// Resumes a waiting run. Reserves memory for its decoded execution, until the response to this request is charged.
-    async fn resume_run(&self, run: &mut WaitingRun) -> Result<Step, ServiceError> {
+    async fn resume_run(&self, run: &mut WaitingRun) -> Result<ApprovalStep, ServiceError> {
         match run {
             WaitingRun::Suspended(suspended) => {
                 let bytes = &suspended.bytes;
@@ -284,7 +284,7 @@ impl ApprovedRun<'_> {
     }
 
     /// Passes answers to an execution in memory.
-    async fn advance(&self, execution: &str, answers: Vec<ToolAnswer>) -> Result<Step, ServiceError> {
+    async fn advance(&self, execution: &str, answers: Vec<ToolAnswer>) -> Result<ApprovalStep, ServiceError> {
         let answering = AnswerBuilder::new(self.server, &self.given)?;
         let then = move |ended: FinishedExecution| Ok(answering.answer(ended.execution()));
         self.tenant.resume_then(execution, answers, self.last.watch(), then).await
@@ -292,7 +292,7 @@ impl ApprovedRun<'_> {
 
     /// Like [`advance`](Self::advance), but retries while other requests occupy the server or the execution, or a fleet
     /// does not answer. The calls have been made, so the script must receive their results.
-    async fn advance_answered(&self, execution: &str, answers: Vec<ToolAnswer>) -> Result<Step, ServiceError> {
+    async fn advance_answered(&self, execution: &str, answers: Vec<ToolAnswer>) -> Result<ApprovalStep, ServiceError> {
         let end = Instant::now() + ANSWERED_TIME;
         loop {
             self.tenant.restart_timeout(execution);
