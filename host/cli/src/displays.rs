@@ -105,13 +105,13 @@ fn mention_dropped(execution: &Execution) {
 /// Shows displays on standard output: as images if the terminal supports them, otherwise as text. The text of a result
 /// has already been printed.
 pub(crate) fn show(execution: &Execution) -> io::Result<()> {
-    let pictures = ImageProtocol::of_terminal();
+    let protocol = ImageProtocol::of_terminal();
     for display in &execution.displays {
         let picture = display.data("image/png").filter(|data| data.starts_with(PNG));
-        match (picture, pictures) {
-            (Some(data), Some(pictures)) => {
+        match (picture, protocol) {
+            (Some(data), Some(protocol)) => {
                 let mut out = io::stdout().lock();
-                out.write_all(pictures.sequence(data).as_bytes())?;
+                out.write_all(protocol.sequence(data).as_bytes())?;
                 out.write_all(b"\n")?;
             }
             _ if display.is_result => {}

@@ -29,7 +29,7 @@ static PRESSED: AtomicBool = AtomicBool::new(false);
 /// `true` while a guest is running.
 static GUEST: AtomicBool = AtomicBool::new(false);
 /// The operation that one press of Ctrl-C stops without ending the process.
-static STOPPABLE: Mutex<Option<CancellableOperation>> = Mutex::new(None);
+static CURRENT_OPERATION: Mutex<Option<CancellableOperation>> = Mutex::new(None);
 
 /// The time for a download to clean up. Compilation does not check for cancellation and needs no cleanup: the cache
 /// stays valid if a process ends at any point.
@@ -123,7 +123,7 @@ fn interrupt_signals() -> io::Result<Signals> {
 
 /// Cancels the running operation. Returns `true` if the press needs no further action.
 fn cancel_running() -> bool {
-    match &mut *STOPPABLE.lock().unwrap_or_else(PoisonError::into_inner) {
+    match &mut *CURRENT_OPERATION.lock().unwrap_or_else(PoisonError::into_inner) {
         None => false,
         Some(CancellableOperation { token, cancelled_at }) => {
             token.cancel();
@@ -141,8 +141,8 @@ pub(crate) fn run_guest<R>(guest: impl FnOnce() -> R) -> R {
 }
 
 /// Runs a guest that Ctrl-C stops without ending the process.
-pub(crate) fn stoppable<R>(guest: impl FnOnce(&CancelToken) -> R) -> R {
-    let set = |stoppable| *STOPPABLE.lock().unwrap_or_else(PoisonError::into_inner) = stoppable;
+pub(crate) fn run_cancellable<R>(guest: impl FnOnce(&CancelToken) -> R) -> R {
+    let set = |operation| *CURRENT_OPERATION.lock().unwrap_or_else(PoisonError::into_inner) = operation;
     let token = CancelToken::new();
     set(Some(CancellableOperation { token: token.clone(), cancelled_at: None }));
     let result = run_guest(|| guest(&token));

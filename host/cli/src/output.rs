@@ -41,7 +41,7 @@ struct TerminalText {
 impl TerminalText {
     fn write(&mut self, out: &mut impl Write, piece: &[u8]) -> io::Result<()> {
         self.held.extend_from_slice(piece);
-        let complete = self.held.len() - incomplete(&self.held);
+        let complete = self.held.len() - incomplete_len(&self.held);
         let rest = self.held.split_off(complete);
         let bytes = mem::replace(&mut self.held, rest);
         for (at, part) in bytes.split(|byte| *byte == b'\r').enumerate() {
@@ -60,7 +60,7 @@ impl TerminalText {
 }
 
 /// Returns the number of bytes at the end that form an incomplete character.
-pub(crate) fn incomplete(bytes: &[u8]) -> usize {
+pub(crate) fn incomplete_len(bytes: &[u8]) -> usize {
     let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     let is_incomplete = str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
     if is_incomplete { last.len() } else { 0 }

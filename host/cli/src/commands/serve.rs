@@ -311,10 +311,10 @@ async fn serve(
     token: &Token,
     socket: Option<&Path>,
 ) -> anyhow::Result<i32> {
-    let listening = ServerListener::new(config, socket).await?;
+    let listener = ServerListener::new(config, socket).await?;
     let idle = save_idle(tenants.all(), IDLE_LOOK)?;
     let all: Vec<Tenant> = tenants.all().cloned().collect();
-    listening.announce(config, token);
+    listener.announce(config, token);
     let cancel = interrupt::install_for_server()?;
     let drain = async {
         cancelled(&cancel).await;
@@ -324,7 +324,7 @@ async fn serve(
     let mut http = config.http();
     http.connections = allowed_connections(http.connections, config.admission.running);
     let expiry = tokio::spawn(delete_expired(all.clone(), EXPIRY_LOOK));
-    let (served, ()) = tokio::join!(listening.serve(service, tenants, &http), drain);
+    let (served, ()) = tokio::join!(listener.serve(service, tenants, &http), drain);
     expiry.abort();
     served?;
     drop(idle);

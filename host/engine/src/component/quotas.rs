@@ -100,7 +100,7 @@ pub(super) enum QuotaUse {
     Bytes(u64),
 }
 
-/// Fuel reserved for an execution's budget. Dropping the bill returns the fuel that remains in the budget.
+/// Fuel reserved for an execution's budget. Dropping the reservation returns the fuel that remains in the budget.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct FuelReservation {

@@ -70,7 +70,7 @@ impl Caller {
         cancel: &CancelToken,
     ) -> Result<Execution, SandboxFailure> {
         let budget = Budget::empty();
-        let _bill = self.meter.execution(fuel_of_an_execution(sandbox, request), &budget)?;
+        let _reservation = self.meter.execution(fuel_of_an_execution(sandbox, request), &budget)?;
         let request = convert::request(request).session_id(&self.id).cancel(cancel).budget(&budget);
         let execution = sandbox.run(request)?;
         // Outside sessions, the ID is only for the host's log and tools.
@@ -87,7 +87,7 @@ impl Caller {
     ) -> Result<Vec<Diagnostic>, SandboxFailure> {
         let sandbox = self.sandbox_for(runtime, policy)?;
         let budget = Budget::empty();
-        let _bill = self.meter.execution(sandbox.policy().limits.fuel, &budget)?;
+        let _reservation = self.meter.execution(sandbox.policy().limits.fuel, &budget)?;
         let request = request.for_validation();
         let converted = convert::request(&request).cancel(cancel).budget(&budget);
         Ok(sandbox.validate_request(converted)?.into_iter().map(Diagnostic::from).collect())

@@ -41,9 +41,9 @@ impl Caller {
     {
         let share = self.meter.take(QuotaUse::Session)?;
         let keeper = SessionScope { cancel: self.cancel.clone(), budget: Budget::empty(), call: CallToken::default() };
-        let bill = self.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
+        let reservation = self.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
         let session = make(&keeper)?;
-        drop(bill);
+        drop(reservation);
         Ok(SessionResource::new(session, keeper, share))
     }
 
@@ -77,7 +77,7 @@ impl Caller {
         SandboxFailure: From<E>,
     {
         let (session, keeper) = (resource.session(), resource.keeper());
-        let _bill = self.meter.execution(fuel_of_a_call(session.sandbox()), &keeper.budget)?;
+        let _reservation = self.meter.execution(fuel_of_a_call(session.sandbox()), &keeper.budget)?;
         Ok(work(session, keeper)?)
     }
 
@@ -92,7 +92,8 @@ impl Caller {
         SandboxFailure: From<E>,
     {
         let session = resource.session();
-        let _bill = self.meter.reserve_available(session.sandbox().policy().limits.fuel, &resource.keeper().budget);
+        let _reservation =
+            self.meter.reserve_available(session.sandbox().policy().limits.fuel, &resource.keeper().budget);
         Ok(work(session)?)
     }
 }

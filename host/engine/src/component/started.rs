@@ -80,7 +80,7 @@ impl Caller {
         let left = RetainedResults::new(self.output_share(&sandbox)?);
         let (meter, there) = (Arc::clone(&self.meter), Arc::clone(&left));
         let budget = Budget::empty();
-        let bill = self.meter.execution(fuel, &budget)?;
+        let reservation = self.meter.execution(fuel, &budget)?;
         let sandbox = self.with_tools(sandbox, tools)?;
         let request = request.session_id(&self.id).cancel(&self.cancel).budget(&budget);
         if let Some(suspendable) = &mut suspendable
@@ -95,7 +95,7 @@ impl Caller {
         let journal = journal.transpose()?;
         let started = sandbox.start_with(request, move |execution| {
             // Holds the quota shares until the result is charged, because the handle may already be dropped.
-            let _until_here = (bill, suspendable_share, journal, request_share, started);
+            let _until_here = (reservation, suspendable_share, journal, request_share, started);
             execution.session_id = None;
             let files = execution.take_files();
             if retains_files {
@@ -122,13 +122,13 @@ impl Caller {
         let left = RetainedResults::new(self.output_share(sandbox)?);
         let there = Arc::clone(&left);
         let keeper = resource.keeper().clone();
-        let bill = self.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
+        let reservation = self.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
         let request = request.cancel(&keeper.cancel).budget(&keeper.budget);
         let session = resource.session().clone();
         let started = session.start_with(request, move |execution| {
             // This closure may hold the last reference to the session, because the handle may already be dropped. The
             // quota shares are returned before the session accepts another execution.
-            let _until_here = (bill, started, until_end, resource);
+            let _until_here = (reservation, started, until_end, resource);
             drop(execution.take_files());
             there.finish(execution);
         })?;

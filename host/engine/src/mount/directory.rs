@@ -244,7 +244,7 @@ impl MountSource for HostDirectory {
 
     fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError> {
         if path.is_empty() {
-            let own = self.root.own_ident().map_err(|error| source_error(path, &error))?;
+            let own = self.root.own_identity().map_err(|error| source_error(path, &error))?;
             return Ok(Some(own.source_stat()));
         }
         let (names, last) = commit::split_last(path).map_err(|error| source_error(path, &error))?;

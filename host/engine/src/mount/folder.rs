@@ -182,7 +182,7 @@ impl Folder {
         Ok((metadata.dev(), metadata.ino()))
     }
 
-    pub(super) fn own_ident(&self) -> io::Result<EntryIdentity> {
+    pub(super) fn own_identity(&self) -> io::Result<EntryIdentity> {
         let ident = EntryIdentity::of(&self.dir.dir_metadata()?);
         ident.ok_or_else(|| invalid("not a directory"))
     }

@@ -11,7 +11,7 @@ use super::{
     event,
     frame::{self, Message},
 };
-use crate::output::incomplete;
+use crate::output::incomplete_len;
 
 /// A sender of output as text. Clones share the bytes of incomplete characters, so that a dump does not split a
 /// character.
@@ -59,7 +59,7 @@ fn send(stream: Stream, text: &str) {
 
 /// Removes and returns the text in a buffer, except for an incomplete character at the end.
 fn take_text(buffer: &mut Vec<u8>) -> String {
-    let rest = buffer.split_off(buffer.len().saturating_sub(incomplete(buffer)));
+    let rest = buffer.split_off(buffer.len().saturating_sub(incomplete_len(buffer)));
     String::from_utf8_lossy(&mem::replace(buffer, rest)).into_owned()
 }
 

@@ -148,7 +148,7 @@ impl Console {
         let wrapped = self.wrap_last_value(text)?;
         let (active, session) = (self.active()?, self.session()?);
         session::remember(&session)?;
-        let (printer, executed) = interrupt::stoppable(|token| {
+        let (printer, executed) = interrupt::run_cancellable(|token| {
             let printer = Printer {
                 output: Passthrough::new(token, self.is_raw),
                 cancel: token.clone(),

@@ -129,12 +129,12 @@ pub struct UpstreamError(String);
 #[derive(Deserialize)]
 struct File {
     #[serde(rename = "mcpServers")]
-    servers: BTreeMap<String, ServerEntry>,
+    servers: BTreeMap<String, Server>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ServerEntry {
+struct Server {
     command: Option<String>,
     #[serde(default)]
     args: Vec<String>,
@@ -222,7 +222,7 @@ fn label(name: &str, is_api: bool) -> String {
     format!("{} `{}`", if is_api { "API" } else { "MCP server" }, escaped(name))
 }
 
-impl ServerEntry {
+impl Server {
     /// Checks the keys. The error completes a sentence that begins with the server's name.
     fn into_config(mut self, name: String, base: &Path) -> Result<UpstreamConfig, String> {
         let (tools, approve) = (self.tools.take(), self.approve.take());
