@@ -102,7 +102,7 @@ macro_rules! names {
         }
     )*
 
-        /// The type, case and name of every enum case.
+        /// The type name, case identifier and contract name of each enum case.
         #[cfg(test)]
         const ALL: &[(&str, &str, &str)] = &[$($((stringify!($type), stringify!($case), $name)),*),*];
     };

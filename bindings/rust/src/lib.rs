@@ -26,13 +26,14 @@
 //! With the `concurrent` Cargo feature, the `concurrent` module provides asynchronous functions and streams, so that a
 //! component can run several scripts at the same time. The module imports the draft of version 0.3.0 of the contract.
 //!
-//! The crate does not need WASI. All calls go to the component's host, or to a component that yours is composed with.
-//! An ordinary program with this dependency, built for `wasm32-wasip2`, is a component that imports
+//! The crate does not need WASI. All calls go to the component's host, or to a provider component that is composed
+//! with yours. An ordinary program with this dependency, built for `wasm32-wasip2`, is a component that imports
 //! `glovebox:sandbox/sandbox`. A library for `wasm32-unknown-unknown` imports nothing else. Your own world need not
 //! mention the sandbox, because the crate's imports are added to the imports of your bindings. If your own interfaces
 //! use the sandbox's types, [`bindings`] shows how to share them.
 //!
-//! Outside WebAssembly, the crate compiles, for editors and for tests of code that uses it, but every call panics.
+//! Outside WebAssembly, the crate compiles, so that editors and unit tests of the embedding code work, but every call
+//! panics.
 //!
 //! The crate itself enforces nothing: the provider and the policy determine how tightly a script is confined. Treat the
 //! output and the exceptions of scripts as untrusted input.

@@ -97,7 +97,7 @@ impl Sandbox {
         Ok(Started { raw: raw::start(&self.runtime, &request.into(), &self.policy, tools)? })
     }
 
-    /// Starts an execution like [`start`](Self::start). [`Started::suspend`] can turn the execution into bytes.
+    /// Starts an execution like [`start`](Self::start). [`Started::suspend`] can serialize the execution.
     ///
     /// # Errors
     /// Same as [`start`](Self::start). Also [`Error::Unsupported`] if the provider cannot suspend a script, even without
@@ -107,8 +107,8 @@ impl Sandbox {
     }
 
     /// Continues an execution from the result of [`Started::suspend`]. The script repeats its earlier steps without
-    /// calling tools, and then waits for the same calls. Pass the same `files` as in the first request. The bytes do
-    /// not set limits or grant permissions. A deadline in the first request does not apply.
+    /// calling tools, and then waits for the answers that were missing. Pass the same `files` as in the first request.
+    /// The bytes do not set limits or grant permissions. A deadline in the first request does not apply.
     ///
     /// # Errors
     /// Same as [`start_suspendable`](Self::start_suspendable). Also [`Error::NotResumable`] if the bytes are damaged or
@@ -230,7 +230,7 @@ impl Session {
         Ok(Files { raw: self.raw.files()? })
     }
 
-    /// Writes a file and creates its parent directories.
+    /// Writes a file and creates its missing ancestor directories.
     ///
     /// # Errors
     /// [`Error::File`], [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -246,7 +246,7 @@ impl Session {
         Ok(self.raw.write_file_from(path, &contents.raw, if_exists)?)
     }
 
-    /// Renames a file, directory or link. The target's directory must exist.
+    /// Renames a file, directory or link. The parent directory of `to` must exist.
     ///
     /// # Errors
     /// Same as [`write_file`](Self::write_file).
@@ -270,8 +270,8 @@ impl Session {
         Ok(self.raw.delete_file(path, true)?)
     }
 
-    /// Creates a second session with the same state. Later changes to one of the sessions do not affect the other
-    /// session, and their random numbers differ.
+    /// Creates a second session with the same state, but with different random numbers. Later changes in either
+    /// session do not affect the other session.
     ///
     /// # Errors
     /// [`Error::TooManySessions`], [`Error::SessionEnded`], [`Error::SessionBusy`].

@@ -103,9 +103,9 @@ impl Started {
         Ok(Files { raw: self.raw.files()? })
     }
 
-    /// Turns an execution that waits for answers into bytes for
+    /// Serializes an execution that waits for answers, for
     /// [`Sandbox::resume_suspended`](crate::Sandbox::resume_suspended). The bytes are neither encrypted nor
-    /// authenticated. Afterwards, [`step`](Self::step) returns a cancelled execution.
+    /// authenticated. Afterwards, [`step`](Self::step) reports the execution as cancelled.
     ///
     /// ```no_run
     /// use glovebox_guest::{Blob, Sandbox, Step, Tool};
@@ -124,11 +124,11 @@ impl Started {
     /// ```
     ///
     /// # Errors
-    /// [`Error::SessionBusy`] if the script does not wait for an answer, or if a tool of the provider is running.
+    /// [`Error::SessionBusy`] if the script is not waiting for an answer, or if a tool of the provider is running.
     /// [`Error::Unsupported`] if the execution was not started with
-    /// [`Sandbox::start_suspendable`](crate::Sandbox::start_suspendable), if it has ended or reached a limit, or if its
-    /// record of tool answers, times and random numbers exceeds 1 MiB. [`Error::QuotaExceeded`]. After an error, the
-    /// execution continues.
+    /// [`Sandbox::start_suspendable`](crate::Sandbox::start_suspendable), if it has ended or reached a limit, or if
+    /// its record of tool answers, times and random numbers exceeds 1 MiB. [`Error::QuotaExceeded`]. After an error,
+    /// the execution continues.
     pub fn suspend(&self) -> Result<Blob, Error> {
         Ok(Blob { raw: self.raw.suspend()? })
     }

@@ -125,7 +125,7 @@ impl Sandbox {
         Ok(Started { raw: sandbox::start(runtime, request.into(), policy, tools.to_vec()).await? })
     }
 
-    /// Starts an execution like [`start`](Self::start). [`Started::suspend`] can turn the execution into bytes.
+    /// Starts an execution like [`start`](Self::start). [`Started::suspend`] can serialize the execution.
     ///
     /// # Errors
     /// Same as [`crate::Sandbox::start_suspendable`].
@@ -135,9 +135,9 @@ impl Sandbox {
     }
 
     /// Continues an execution from the result of [`Started::suspend`], or of [`crate::Started::suspend`]. The script
-    /// repeats its earlier steps without calling tools, and then waits for the same calls, which [`Started::events`]
-    /// contains. Pass the same `files` as in the first request. The bytes do not set limits or grant permissions. A
-    /// deadline in the first request does not apply.
+    /// repeats its earlier steps without calling tools, and then waits for the answers that were missing.
+    /// [`Started::events`] returns the unanswered calls again. Pass the same `files` as in the first request. The
+    /// bytes do not set limits or grant permissions. A deadline in the first request does not apply.
     ///
     /// # Errors
     /// Same as [`start_suspendable`](Self::start_suspendable). Also [`Error::NotResumable`] if the bytes are damaged or
@@ -163,7 +163,7 @@ impl Sandbox {
         Ok(Session { raw: sessions::Session::open(runtime, policy, options_of(options)).await? })
     }
 
-    /// Restores a session from the bytes of [`Session::hibernate`]. The bytes do not change limits or grant
+    /// Restores a session from the result of [`Session::hibernate`]. The bytes do not change limits or grant
     /// permissions.
     ///
     /// # Errors

@@ -82,7 +82,7 @@ impl Session {
         Ok(self.raw.read_file(path.into()).await?)
     }
 
-    /// Writes a file and creates its parent directories.
+    /// Writes a file and creates its missing ancestor directories.
     ///
     /// # Errors
     /// Same as [`read_file`](Self::read_file).
@@ -117,7 +117,7 @@ impl Session {
         Ok(self.raw.list_files(pattern.into()).await?)
     }
 
-    /// Renames a file, directory or link. The target's directory must exist.
+    /// Renames a file, directory or link. The parent directory of `to` must exist.
     ///
     /// # Errors
     /// Same as [`read_file`](Self::read_file).
@@ -146,8 +146,8 @@ impl Session {
         Ok(self.raw.delete_file(path.into(), true).await?)
     }
 
-    /// Creates a second session with the same state. Later changes to one of the sessions do not affect the other
-    /// session, and their random numbers differ.
+    /// Creates a second session with the same state, but with different random numbers. Later changes in either
+    /// session do not affect the other session.
     ///
     /// # Errors
     /// Same as [`crate::Session::fork`].

@@ -29,7 +29,7 @@ pub struct Started {
 
 impl Started {
     /// Opens a stream of the script's standard output. Each call to this method opens a new stream, which begins with
-    /// the first byte of the output and ends when the execution has ended. An unread stream does not stop the script.
+    /// the first byte of the output and ends when the execution has ended. An unread stream does not block the script.
     ///
     /// # Errors
     /// [`Error::QuotaExceeded`] if there are too many handles. Each open stream counts as a handle.
@@ -68,23 +68,23 @@ impl Started {
     /// Waits for the end of the execution. Dropping the returned future does not cancel the execution.
     ///
     /// # Errors
-    /// [`Error::SessionBusy`] while another call to `finish` waits. [`Error::Variable`] if the guest cannot store the
-    /// context. [`Error::NotResumable`] if an execution from
+    /// [`Error::SessionBusy`] while another call to `finish` is waiting. [`Error::Variable`] if the guest cannot store
+    /// the context. [`Error::NotResumable`] if an execution from
     /// [`Sandbox::resume_suspended`](super::Sandbox::resume_suspended) behaves differently than in its first run.
     pub async fn finish(&self) -> Result<Execution, Error> {
         Ok(self.raw.finish().await?)
     }
 
-    /// Turns an execution that waits for answers into bytes for
+    /// Serializes an execution that waits for answers, for
     /// [`Sandbox::resume_suspended`](super::Sandbox::resume_suspended). The bytes are neither encrypted nor
-    /// authenticated. The execution then ends, and further calls return the same bytes.
+    /// authenticated. The execution then ends, and further calls to `suspend` return the same bytes.
     ///
     /// # Errors
-    /// [`Error::SessionBusy`] if the script does not wait for an answer, if a tool of the provider is running, or if
+    /// [`Error::SessionBusy`] if the script is not waiting for an answer, if a tool of the provider is running, or if
     /// another call to `suspend` has not ended. [`Error::Unsupported`] if the execution was not started with
-    /// [`Sandbox::start_suspendable`](super::Sandbox::start_suspendable), if it has ended or reached a limit, or if its
-    /// record of tool answers, times and random numbers exceeds 1 MiB. [`Error::QuotaExceeded`]. After an error, the
-    /// execution continues.
+    /// [`Sandbox::start_suspendable`](super::Sandbox::start_suspendable), if it has ended or reached a limit, or if
+    /// its record of tool answers, times and random numbers exceeds 1 MiB. [`Error::QuotaExceeded`]. After an error,
+    /// the execution continues.
     pub async fn suspend(&self) -> Result<Vec<u8>, Error> {
         Ok(self.raw.suspend().await?)
     }

@@ -17,7 +17,7 @@ pub fn stream() -> (StreamWriter<u8>, StreamReader<u8>) {
     wit_stream::new()
 }
 
-/// Makes a call with a stream, and writes `bytes` to the stream while the call runs.
+/// Invokes `call` with a stream, and writes `bytes` to the stream while the call runs.
 pub(super) async fn send<F: Future>(bytes: Vec<u8>, call: impl FnOnce(StreamReader<u8>) -> F) -> F::Output {
     let (mut writer, reader) = stream();
     let write = async move {
@@ -48,7 +48,7 @@ pub(super) async fn send<F: Future>(bytes: Vec<u8>, call: impl FnOnce(StreamRead
 
 /// Waits for all futures, and returns their results in order.
 ///
-/// Polls all futures whenever one of them can continue, which is cheap for a few hundred calls.
+/// Polls all futures whenever one of them is woken, which is cheap for a few hundred calls.
 pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut waiting: Vec<Option<Pin<Box<F>>>> = futures.into_iter().map(|future| Some(Box::pin(future))).collect();
     let mut results: Vec<Option<F::Output>> = waiting.iter().map(|_| None).collect();
