@@ -25,7 +25,7 @@ const RUN: [&str; 2] = ["wasi:cli/run@0.2.", "wasi:cli/run@0.3."];
 /// Prefixes of the supported WASI 0.2 interfaces. Imports of other `wasi:` interfaces are reported as missing.
 const WASI: [&str; 6] = ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 
-/// The prefix of the sandbox interfaces of version 0.2, which applications can import as well.
+/// The prefix of the sandbox interfaces of version 0.2, which applications can import in addition to WASI.
 const SANDBOX: &str = "glovebox:sandbox/";
 
 /// Prefixes of the asynchronous sandbox interfaces. Any patch version matches.
@@ -109,7 +109,7 @@ impl Applications {
         self.load_bytes(name, &bytes)
     }
 
-    /// Loads a component from memory. `name` identifies it in error messages.
+    /// Loads a component from memory. `name` identifies the component in error messages.
     ///
     /// # Errors
     /// Fails if the bytes are not a component, are rejected before compilation, or cannot be compiled.
@@ -162,7 +162,8 @@ fn wasi<S: Send + 'static>(name: &str, component: &Component) -> Result<Linker<S
     Ok(linker)
 }
 
-/// Links a component. `provided` lists the interface prefixes of `linker`, to find the import that is missing.
+/// Links a component. `provided` lists the prefixes of the interfaces in `linker`, so that an error can name the
+/// missing import.
 fn link<S: Send + 'static>(
     name: &str,
     linker: &Linker<StoreState<S>>,
@@ -221,9 +222,10 @@ impl Application {
 
     /// Runs the component as a command and waits until it ends.
     ///
-    /// The run uses its own thread. It ends within milliseconds of its wall-clock limit or of `config.cancel`. Its
-    /// scripts can delay the end by at most the soft-limit reserve of their policy. If a write to this process's own
-    /// output still blocks the thread two seconds later, this function returns without waiting for the thread to end.
+    /// The run uses its own thread. It ends within milliseconds of its wall-clock limit or of `config.cancel`. The
+    /// component's scripts can delay the end by at most the soft-limit reserve of their policy. If a write to this
+    /// process's own output still blocks the thread two seconds later, this function returns without waiting for the
+    /// thread to end.
     ///
     /// # Errors
     /// [`RunError::NotACommand`] if the component does not export `wasi:cli/run`. Also fails if a granted directory

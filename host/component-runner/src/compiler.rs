@@ -22,10 +22,10 @@ use crate::{LoadError, preflight};
 /// The stack size for compilation, which recurses deeply.
 const STACK_BYTES: usize = 32 << 20;
 
-/// The stack size of the thread that waits for the end of the parent.
+/// The stack size of the thread that waits for the parent process to end.
 const WATCH_STACK_BYTES: usize = 64 << 10;
 
-/// Maximum size of a compiled component in bytes. The sandbox's own component needs less than a tenth of it.
+/// Maximum size of a compiled component in bytes. The sandbox's own component needs less than a tenth of this size.
 const COMPILED_BYTES: u64 = 1 << 30;
 
 /// Maximum length in bytes of the error message read from the child process.
@@ -83,8 +83,8 @@ impl Compiler {
     /// that the program passes to [`transform_stdin`].
     ///
     /// # Errors
-    /// [`CompileError::Compile`] if the process rejects the input, [`CompileError::Compiler`] if it exceeds its limits
-    /// or fails.
+    /// [`CompileError::Compile`] if the process rejects the input, [`CompileError::Compiler`] if the process exceeds
+    /// its limits or fails.
     pub fn compile(&self, wasm: &[u8]) -> Result<Vec<u8>, CompileError> {
         let failed =
             |error: io::Error| CompileError::Compiler(format!("cannot compile it in a child process: {error}"));
@@ -129,7 +129,7 @@ impl Compiler {
         }
     }
 
-    /// Waits for the process to end. Kills it at the timeout and returns `None`.
+    /// Waits for the process to end. Kills the process at the timeout and returns `None`.
     fn wait(&self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
         let begin = Instant::now();
         loop {
@@ -195,7 +195,8 @@ fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Res
     };
     let (memory_bytes, timeout_ms) = (number().map_err(failed)?, number().map_err(failed)?);
     let length = number().map_err(failed)?;
-    // The CPU time of all threads counts together, and compilation can use all processors until the timeout.
+    // The limit applies to the total CPU time of all threads, and compilation can use all processors until the
+    // timeout.
     let processors = thread::available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1));
     let seconds = timeout_ms.div_ceil(1_000).saturating_add(1).saturating_mul(processors);
     for (resource, max) in [(Resource::Data, memory_bytes), (Resource::Cpu, seconds), (Resource::Core, 0)] {
@@ -209,7 +210,7 @@ fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Res
 }
 
 /// Ends this process when the parent closes the pipe to standard input, which the kernel does if the parent is killed.
-/// Without this, an orphaned compilation would continue until it reaches its own limits.
+/// Otherwise, an orphaned compilation would continue until it reaches its own limits.
 fn end_with_parent() -> io::Result<()> {
     let watch = || {
         let _ = io::stdin().read(&mut [0]);

@@ -100,7 +100,8 @@ impl Input {
 #[non_exhaustive]
 pub struct AppLimits {
     /// Maximum fuel, about one unit per WebAssembly operator. Host functions consume no fuel; the wall-clock limit
-    /// bounds them. The component traps when the fuel is exhausted. Default: 10^11, a few minutes of computation.
+    /// bounds their duration. The component traps when the fuel is exhausted. Default: 10^11, a few minutes of
+    /// computation.
     pub fuel: u64,
     /// Maximum total size in bytes of all linear memories, all tables (eight bytes per element), and the host's
     /// instance data. The instance data contains globals, segments and function references, and takes at least a few

@@ -136,8 +136,8 @@ pub(crate) fn classify(error: &wasmtime::Error, limits: &AppLimits, refused_byte
         (Some(Trap::OutOfFuel), _) => {
             AppOutcome::Exhausted { resource: Resource::Fuel, limit: limits.fuel, used: limits.fuel }
         }
-        // Programs abort with `unreachable` if `memory.grow` fails. A garbage-collected heap that cannot grow traps
-        // with `AllocationTooLarge`. An excessive initial memory is an error without a trap.
+        // Programs usually execute `unreachable` after `memory.grow` fails. A garbage-collected heap that cannot grow
+        // traps with `AllocationTooLarge`. An excessive initial memory is an error without a trap.
         (Some(Trap::UnreachableCodeReached | Trap::AllocationTooLarge) | None, Some(outcome)) => outcome,
         (Some(trap), _) => AppOutcome::Trapped { words: trap_message(*trap) },
         (None, None) => AppOutcome::Trapped { words: words(error) },

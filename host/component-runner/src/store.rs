@@ -93,7 +93,7 @@ impl Sum {
         Self { used: 0, max, refused: None }
     }
 
-    /// Returns the sum with `more` added, or `None` if the sum would exceed the limit.
+    /// Returns the sum of `used` and `more`, or `None` if the sum exceeds the limit.
     fn sum_with(&mut self, more: u64) -> Option<u64> {
         let wanted = self.used.saturating_add(more);
         if wanted > self.max {

@@ -52,8 +52,8 @@ struct Provider {
 impl ToolsComponent {
     /// Loads a component from a file and calls it to list its tools.
     ///
-    /// [`AppLimits::for_tools`](crate::AppLimits::for_tools) returns suitable limits for `config`. If standard input is
-    /// [`Input::Bytes`](crate::Input::Bytes), each call reads it from the beginning.
+    /// [`AppLimits::for_tools`](crate::AppLimits::for_tools) returns suitable limits for `config`. If standard input
+    /// is [`Input::Bytes`](crate::Input::Bytes), each call reads the bytes from the beginning.
     ///
     /// # Errors
     /// Fails like [`Applications::load`], and with [`LoadError::NoTools`] if the component does not export the

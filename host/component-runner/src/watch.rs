@@ -1,9 +1,9 @@
 //! Monitors a run on another thread and stops it.
 //!
 //! An application executes its own code, waits in a WASI call, or blocks its thread in a host function. To stop an
-//! application, the monitor advances the epoch, which interrupts the application's own code. It also wakes the task,
-//! which drops a WASI call, and cancels the scripts. The epoch advances only to stop a run. The thread that requested
-//! the run monitors it, so no further thread is needed.
+//! application, the monitor advances the epoch, which interrupts the application's own code. The monitor also cancels
+//! the application's scripts, and wakes the task, which then drops a pending WASI call. The epoch advances only to
+//! stop a run. The thread that requested the run monitors it, so no further thread is needed.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The interval between epoch advances while a run is being stopped. One advance is not enough if the application has
-/// just checked the epoch.
+/// The interval between epoch advances while a run is being stopped. A single advance has no effect if the application
+/// extends its epoch deadline at the same time.
 const NUDGE: Duration = Duration::from_millis(2);
 
 /// The reason for stopping a run.
@@ -50,7 +50,7 @@ pub(crate) enum MonitorOutcome<R> {
     Stuck(StopReason),
 }
 
-/// The handle for the run's thread. Dropping it marks the run as over, even after a panic.
+/// The handle for the run's thread. Dropping the handle marks the run as over, even after a panic.
 #[derive(Debug)]
 pub(crate) struct RunningThread<R>(Arc<Watch<R>>);
 
@@ -109,8 +109,8 @@ impl<R> Watch<R> {
         }
     }
 
-    /// Waits until the run ends, and stops it at `deadline`. Once it is stopped for any reason, calls `cut` repeatedly
-    /// until the run ends or `grace` has passed.
+    /// Waits until the run ends, and stops it at `deadline`. Once the run is stopped for any reason, calls `cut`
+    /// repeatedly until the run ends or `grace` has passed.
     pub(crate) fn wait(&self, deadline: Instant, grace: Duration, cut: impl Fn()) -> MonitorOutcome<R> {
         let mut give_up = None;
         loop {
@@ -185,7 +185,7 @@ mod tests {
             }
             let seen = Arc::clone(&cuts);
             let thread = thread::spawn(move || {
-                // The run ends only after two cuts.
+                // The run ends only after two calls to `cut`.
                 seen.wait();
                 seen.wait();
                 running.report(());

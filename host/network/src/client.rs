@@ -309,8 +309,8 @@ fn reason(error: &reqwest::Error) -> String {
     text.chars().take(MAX_REASON_CHARS).collect()
 }
 
-/// Returns the TLS client configuration of this process. It trusts the machine's certificate store, which is read once,
-/// on the first call.
+/// Returns the TLS client configuration of this process. The configuration trusts the machine's certificate store,
+/// which is read once, on the first call.
 ///
 /// # Errors
 /// Fails with a message if TLS cannot be set up. Later calls return the same error.
@@ -370,7 +370,7 @@ fn clipped(text: &str) -> String {
 /// The future returned by a [`Resolver`].
 pub(crate) type ResolveFuture = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// A function that returns all addresses of a host name. [`FilteringResolver`] checks them.
+/// A function that returns all addresses of a host name. [`FilteringResolver`] checks the addresses.
 pub(crate) type Resolver = dyn Fn(&str) -> ResolveFuture + Send + Sync;
 
 /// Resolves a host name with the operating system's resolver.

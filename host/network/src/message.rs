@@ -64,7 +64,7 @@ impl RequestMessage {
             .map_err(|error| Fault::new(FaultCode::Invalid, format!("cannot parse the request: {error}")))
     }
 
-    /// Decodes the body. Fails if it exceeds `max_bytes`, is set twice or is not valid base64.
+    /// Decodes the body. Fails if the body exceeds `max_bytes`, is set twice or is not valid base64.
     pub(crate) fn take_body(&mut self, max_bytes: u64) -> Result<Option<Vec<u8>>, Fault> {
         let body = match (self.text.take(), self.base64.take()) {
             (None, None) => return Ok(None),
@@ -133,7 +133,7 @@ pub(crate) struct Fault {
     pub(crate) message: String,
 }
 
-/// Failure category. It selects the exception that the script sees.
+/// The category of a failure, which selects the exception that the script sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FaultCode {
     /// The policy does not allow the request.
@@ -216,10 +216,10 @@ const FORBIDDEN_HEADERS: [&str; 16] = [
     ":authority",
 ];
 
-/// Headers that describe a body. They are removed together with the body.
+/// Headers that describe a body, and are removed together with the body.
 const BODY_HEADERS: [&str; 4] = ["content-encoding", "content-language", "content-location", "content-type"];
 
-/// Headers with credentials. They are removed on a redirect to another origin.
+/// Headers with credentials, which are removed on a redirect to another origin.
 const CREDENTIAL_HEADERS: [&str; 3] = ["authorization", "cookie", "cookie2"];
 
 /// A script's validated request headers. Placeholders are not yet replaced.
@@ -258,7 +258,7 @@ pub(crate) fn without_body(headers: &mut Headers) {
     headers.retain(|(name, _)| !BODY_HEADERS.contains(&name.as_str()));
 }
 
-/// Removes credentials, for redirects to another origin. `is_secret` returns whether a value contains a placeholder.
+/// Removes credentials, for redirects to another origin. `is_secret` returns `true` if a value contains a placeholder.
 pub(crate) fn without_credentials(headers: &mut Headers, is_secret: impl Fn(&str) -> bool) {
     headers.retain(|(name, value)| !CREDENTIAL_HEADERS.contains(&name.as_str()) && !is_secret(value));
 }

@@ -220,8 +220,8 @@ impl Reflections {
     }
 }
 
-/// Replaces all occurrences of `needle`. Computes and checks the new length before allocating. Returns `None` if it
-/// exceeds `max_bytes`.
+/// Replaces all occurrences of `needle`. Computes and checks the new length before allocating. Returns `None` if the
+/// new length exceeds `max_bytes`.
 fn replace_all(bytes: Vec<u8>, needle: &[u8], with: &[u8], max_bytes: usize) -> Option<Vec<u8>> {
     let finder = Finder::new(needle);
     let count = finder.find_iter(&bytes).count();

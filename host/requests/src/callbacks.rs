@@ -1,7 +1,7 @@
 //! Callbacks: tools that an external service answers over HTTP.
 //!
-//! URL patterns define the addresses that may be called. Hosts that no pattern names literally must resolve to public
-//! addresses. Each call is signed, so that the service can verify that it comes from this server.
+//! URL patterns define the allowed callback URLs. A host that no pattern names literally must resolve to public
+//! addresses only. Each call is signed, so that the service can verify that it comes from this server.
 
 use std::{
     error::Error as _,
@@ -34,10 +34,10 @@ const MAX_ERROR_CHARS: usize = 1_000;
 /// The timeout for connecting to the service.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// The configuration of callbacks. Start from `default()`, which allows no address, and change fields.
+/// The configuration of callbacks. Start from `default()`, which allows no URL, and change fields.
 #[derive(Clone, Debug, Default)]
 pub struct CallbacksConfig {
-    /// URL patterns of the addresses that may be called. Default: none.
+    /// Patterns of the allowed callback URLs. Default: none.
     pub allowed: UrlPatterns,
     /// Signing secret: `whsec_` followed by 24 to 64 bytes in base64, as in Standard Webhooks. Default: empty, which
     /// [`Callbacks::new`] rejects.
@@ -65,7 +65,7 @@ pub struct CallbackRefused {
     reason: &'static str,
 }
 
-/// A callback URL that has been checked. [`Callbacks::target`] creates it.
+/// A checked callback URL, created by [`Callbacks::target`].
 #[derive(Clone, Debug)]
 pub struct CallbackTarget(AllowedUrl);
 
@@ -112,9 +112,9 @@ pub struct Callbacks(Arc<CallbackClients>);
 struct CallbackClients {
     allowed: UrlPatterns,
     signer: Signer,
-    /// The client for hosts that match only a wildcard. It connects only to public addresses.
+    /// The client for hosts that match only a wildcard. This client connects only to public addresses.
     public: Client,
-    /// The client for hosts that a pattern names literally. It connects to any address.
+    /// The client for hosts that a pattern names literally. This client connects to any address.
     named: Client,
 }
 
@@ -141,7 +141,7 @@ impl Callbacks {
     /// Fails if the secret is invalid or an HTTP client cannot be created.
     pub fn new(config: &CallbacksConfig) -> Result<Self, CallbacksError> {
         let signer = Signer::new(&config.secret).ok_or(CallbacksError::Secret)?;
-        // This fails if a provider is already installed. That provider then stays in use.
+        // The call fails if another provider is already installed, which then stays in use.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = || {
             // A redirect or a proxy from the environment could send the call to an address that no pattern allows.
@@ -310,8 +310,8 @@ fn no_response(error: &reqwest::Error) -> &'static str {
     }
 }
 
-/// Returns `true` if the error wraps an error of rustls. `source` cannot be used, because for an I/O error it skips the
-/// wrapped error.
+/// Returns `true` if the error wraps an error of rustls. Does not use `source`, which skips the wrapped error of an
+/// I/O error.
 fn is_tls_failure(failure: &io::Error) -> bool {
     failure.get_ref().is_some_and(|wrapped| {
         wrapped.is::<rustls::Error>() || wrapped.downcast_ref::<io::Error>().is_some_and(is_tls_failure)
@@ -336,7 +336,7 @@ impl fmt::Debug for AllowedUrl {
 }
 
 impl AllowedUrl {
-    /// Parses a URL. Returns `None` if it is invalid or too long, or if no pattern matches.
+    /// Parses a URL. Returns `None` if the URL is invalid or too long, or if no pattern matches.
     fn find(patterns: &UrlPatterns, address: &str) -> Option<Self> {
         let url = (address.len() <= MAX_URL_BYTES).then(|| Url::parse(address).ok()).flatten()?;
         // A service's URL contains neither credentials nor a fragment.
@@ -386,7 +386,7 @@ mod tests {
             let mut connection = listener.accept().unwrap().0;
             assert!(connection.read(&mut [0; 4_096]).unwrap() > 0);
             connection.write_all(b"220 mail.example.com\r\n").unwrap();
-            // Unread input would reset the connection, and the client could lose the answer.
+            // Closing the socket with unread input would reset the connection, and the client could lose the answer.
             connection.shutdown(Shutdown::Write).unwrap();
             let _ = io::copy(&mut connection, &mut io::sink());
         });
@@ -396,7 +396,7 @@ mod tests {
     #[tokio::test]
     async fn missing_responses_have_distinct_errors() {
         let (first, second) = (start_without_http(), start_without_http());
-        // Bind this address last, so that neither server has its port.
+        // Choose the unused address last, so that no server receives its port.
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let cases = [
             (format!("http://{closed}/"), "cannot be called: its host refused the connection"),

@@ -22,7 +22,7 @@ pub(super) struct Definitions<'a> {
 pub(super) struct Component<'a> {
     pub(super) steps: Vec<InstantiationStep<'a>>,
     /// Modules and components that this component, or a component nested in it, takes from enclosing components.
-    /// Wasmtime copies them into each copy of the component.
+    /// Wasmtime copies the captured items into each copy of the component.
     pub(super) captures: Vec<Capture>,
 }
 
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
                 });
                 Ok(())
             }
-            // The header of the nested module or component follows, so its index is the current length of the list.
+            // The next header adds the nested module or component, so its index is the current length of the list.
             Payload::ModuleSection { .. } => self.step(InstantiationStep::Module(self.definitions.modules.len()), 1),
             Payload::ComponentSection { .. } => {
                 self.step(InstantiationStep::Component(self.definitions.components.len()), 1)

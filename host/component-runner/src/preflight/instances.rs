@@ -25,7 +25,7 @@ const ADAPTER_BYTES: u64 = 1_024;
 const RESOURCE_BYTES: u64 = 64;
 
 /// An item of a component during instantiation. Its weight is the number of items that Wasmtime copies when it passes
-/// the item on; the simulation shares them instead.
+/// the item to another instance; the simulation shares the items instead.
 #[derive(Clone, Debug)]
 enum Value<'a> {
     /// A function that the host provides, with its nesting depth in host instances.

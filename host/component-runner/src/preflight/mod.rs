@@ -31,8 +31,8 @@ pub(crate) fn check(component: &[u8]) -> Result<u64, Refusal> {
     instances::count(&definitions)
 }
 
-/// Maximum number of core modules and components in a component, at any depth. Programs in several languages have 5 to
-/// 16, including the modules that their toolchains add.
+/// Maximum number of core modules and components in a component, at any depth. Typical programs have 5 to 16, including
+/// the modules that their toolchains add.
 const MAX_PARTS: usize = 1_000;
 
 /// Maximum number of nested component and instance types in one section. Real types nest two levels deep; the
@@ -43,8 +43,8 @@ const MAX_TYPES: usize = 1_000;
 /// [`AppLimits::instances`](crate::AppLimits::instances) limits a run, with a smaller default.
 const MAX_INSTANCES: u64 = 10_000;
 
-/// Maximum number of lifted, lowered and built-in canonical ABI functions over all instances. Wasmtime compiles each of
-/// them. The sandbox's own component has 44.
+/// Maximum number of lifted, lowered and built-in canonical ABI functions over all instances. Wasmtime compiles each
+/// function. The sandbox's own component has 44.
 const MAX_CANONICAL: u64 = 20_000;
 
 /// Maximum number of items in all definitions. Also the maximum number of items in instances and in the arguments
@@ -52,8 +52,8 @@ const MAX_CANONICAL: u64 = 20_000;
 /// kilobyte and a few microseconds per item.
 const MAX_ITEMS: u64 = 250_000;
 
-/// Maximum number of initial table elements in all modules, counted once per module. Wasmtime may store all of them in
-/// the compiled module.
+/// Maximum number of initial table elements in all modules, counted once per module. Wasmtime may store all these
+/// elements in the compiled module.
 const MAX_TABLE_ELEMENTS: u64 = 4_000_000;
 
 /// The reason why a component is rejected.

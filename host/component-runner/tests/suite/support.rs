@@ -67,7 +67,7 @@ pub(crate) fn component(text: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// Returns the application in `fixtures/probe.wat`, and the engine that it belongs to.
+/// Returns the application in `fixtures/probe.wat`, and the world that it belongs to.
 pub(crate) fn probe() -> (World, Application) {
     let world = world();
     let bytes = component(include_str!("../fixtures/probe.wat"));
