@@ -34,7 +34,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Returns whether there are no changes.
+    /// Returns `true` if there are no changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.created.is_empty() && self.modified.is_empty() && self.deleted.is_empty()
@@ -46,7 +46,7 @@ impl Changes {
 pub(crate) struct Node {
     pub(crate) inode: InodeId,
     pub(crate) kind: FileKind,
-    /// The source's metadata for this path, if the path still has the target that it has in the source.
+    /// The source's metadata for this path. `None` if the path does not refer to the source's file.
     pub(crate) base: Option<Arc<SourceStat>>,
 }
 
@@ -97,7 +97,7 @@ impl Vfs {
         changes
     }
 
-    /// Returns the paths whose node was replaced or written.
+    /// Returns the paths whose target was created, removed, replaced or written.
     pub(crate) fn differences(&self, journal: &Journal) -> Differences {
         let mut found = self.paths_in_question(journal);
         found.retain(|_, difference| match (&difference.before, &difference.after) {
@@ -240,12 +240,12 @@ impl Journal {
         self.bytes
     }
 
-    /// Returns whether the target of a name has changed.
+    /// Returns `true` if the target of a name has changed.
     pub(crate) fn has(&self, dir: InodeId, name: &str) -> bool {
         self.dirs.get(&dir).is_some_and(|names| names.contains_key(name))
     }
 
-    /// Returns whether a directory's name has changed.
+    /// Returns `true` if a directory's name has changed.
     pub(crate) fn has_moved(&self, dir: InodeId) -> bool {
         self.moved.contains(&dir)
     }

@@ -39,7 +39,7 @@ pub enum CommitStep {
     WriteFile {
         /// The path to write to.
         path: String,
-        /// The file with the content to write. Read it with [`Vfs::read_at`].
+        /// The file with the content to write. Read the content with [`Vfs::read_at`].
         inode: InodeId,
         /// The length of the file in bytes.
         size_bytes: u64,
@@ -61,9 +61,9 @@ pub enum CommitStep {
     },
 }
 
-/// Returns whether a target can leave the root. A relative target cannot leave the root if all its `..` come first and
-/// their number does not exceed the depth of the link's directory. Later components only descend, and each symlink on
-/// the way is checked separately.
+/// Returns `true` if a target can leave the root. A relative target cannot leave the root if all its `..` come first
+/// and their number does not exceed the depth of the link's directory. Later components only descend, and each symlink
+/// on the way is checked separately.
 fn escapes(path: &str, target: &str) -> bool {
     let mut above = path.split('/').count().saturating_sub(1);
     let mut descended = false;
@@ -82,9 +82,9 @@ fn escapes(path: &str, target: &str) -> bool {
 }
 
 impl Vfs {
-    /// Returns the steps that make the source's directory equal to the root. They cover the changes since the root was
-    /// added or last committed, independently of [`mark`](Self::mark). For a root without a source, the steps fill an
-    /// empty directory.
+    /// Returns the steps that make the source's directory equal to the root. The steps cover the changes since the
+    /// root was added or last committed, independently of [`mark`](Self::mark). For a root without a source, the steps
+    /// fill an empty directory.
     ///
     /// The steps are in a valid order: removals from the bottom up, then directories from the top down, then files.
     /// Read the content of every [`CommitStep::WriteFile`] before carrying out the first step: a renamed mounted file
@@ -249,7 +249,7 @@ mod tests {
             ("d/a", "./..//b", false),
             ("d/a", "../../b", true),
             ("d/a", "/etc/passwd", true),
-            // `s` may be a symlink to `.`, so this target climbs twice.
+            // `s` may be a symlink to `.`, so this target may climb twice.
             ("d/a", "s/../../x", true),
             ("d/e/a", "s/..", true),
         ] {

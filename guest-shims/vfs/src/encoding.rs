@@ -37,7 +37,8 @@ impl Encoder {
         self.bytes.push(value);
     }
 
-    /// Encodes a number in LEB128 (seven bits per byte, low bits first), which is short for small numbers.
+    /// Encodes a number in LEB128 (seven bits per byte, least significant bits first), which is short for small
+    /// numbers.
     pub fn number(&mut self, value: u64) {
         let mut rest = value;
         loop {
@@ -51,7 +52,8 @@ impl Encoder {
         }
     }
 
-    /// Encodes a number as eight bytes, which is shorter than LEB128 for large numbers such as times.
+    /// Encodes a number as eight little-endian bytes. This encoding is shorter than LEB128 for large numbers, for
+    /// example timestamps.
     pub fn fixed(&mut self, value: u64) {
         self.raw(&value.to_le_bytes());
     }

@@ -46,7 +46,7 @@ impl Vfs {
         Ok(entries.get(name).map(|entry| entry.inode))
     }
 
-    /// Returns whether entries can be created in a directory: it is a root, or still has a name.
+    /// Returns `true` if entries can be created in a directory: it is a root, or still has a name.
     pub(crate) fn is_linked(&self, dir: InodeId) -> Result<bool, VfsError> {
         let inode = self.inode(dir)?;
         Ok(!inode.links.is_empty() || self.root(inode.root)?.dir == dir)
@@ -218,8 +218,8 @@ pub(crate) struct Entry {
     pub(crate) place: u32,
     /// `true` if the name came from a mount. If so, the mount is charged for the name.
     pub(crate) mounted: bool,
-    /// The source's stat under this name, as of the last listing or commit. It belongs to the name rather than the
-    /// inode, because hard links are separate files in the source.
+    /// The source's stat under this name, as of the last listing or commit. The stat belongs to the name rather than
+    /// the inode, because hard links are separate files in the source.
     pub(crate) base: Option<Arc<SourceStat>>,
 }
 
@@ -262,7 +262,8 @@ impl Entries {
     }
 
     /// Points a name at an inode. An existing name keeps its position, so that a listing in progress returns the name
-    /// exactly once. Fails after 2^32 names, a number that guests cannot reach in practice: creating them takes hours.
+    /// exactly once. Fails after 2^32 names, which guests cannot reach in practice: creating that many names takes
+    /// hours.
     pub(crate) fn set(&mut self, name: &Name, inode: InodeId, mounted: bool) -> Result<(), VfsError> {
         if let Some(entry) = self.by_name.get_mut(name) {
             entry.inode = inode;

@@ -37,7 +37,7 @@ pub struct Escaped<'a> {
     is_name: bool,
 }
 
-/// Text from a guest, a client or a file. It can only be displayed as [`escaped_text`].
+/// Text from a guest, a client or a file. The text can only be displayed as [`escaped_text`].
 ///
 /// Errors for clients store their messages as this type, so that no code path can forget to escape them.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -113,14 +113,14 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Returns whether a character controls a terminal, ends a line, or changes the direction of adjacent text.
+/// Returns `true` if a character controls a terminal, ends a line, or changes the direction of adjacent text.
 #[must_use]
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns whether a character is invisible, or a control character as defined by [`is_control`]. Ordinary text can
+/// Returns `true` if a character is invisible, or a control character as defined by [`is_control`]. Ordinary text can
 /// also contain invisible characters, for example within an emoji.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
@@ -169,7 +169,7 @@ mod tests {
             ("\u{202e}txt.exe\u{2066}\u{200f}\u{61c}", r"\u{202e}txt.exe\u{2066}\u{200f}\u{61c}"),
             ("a\u{200b}\u{200d}\u{2060}\u{feff}\u{ad}", r"a\u{200b}\u{200d}\u{2060}\u{feff}\u{ad}"),
             ("\u{3164}\u{fe0f}\u{e0041}\u{2800}", r"\u{3164}\u{fe0f}\u{e0041}\u{2800}"),
-            // A name that already looks escaped, and a name that ends its quotation.
+            // A name that already looks escaped, and a name that would end its quotation.
             (r"a\nb", r"a\\nb"),
             ("a`; `b", r"a\u{60}; \u{60}b"),
         ] {

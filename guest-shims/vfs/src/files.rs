@@ -19,8 +19,8 @@ fn to_usize(len: u64) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX)
 }
 
-/// Reads until the buffer is full. Fails if the file is shorter than in its `stat`: it has changed, and the buffer
-/// could contain a mixture of two versions.
+/// Reads until the buffer is full. Fails if the file is shorter than its `stat` claims: the file has changed, so the
+/// buffer could contain a mixture of two versions.
 fn read_exactly(source: &dyn MountSource, path: &str, offset: u64, into: &mut [u8]) -> Result<(), SourceError> {
     let mut done = 0_usize;
     while let Some(rest) = into.get_mut(done..)
@@ -250,8 +250,8 @@ fn end_of(offset: u64, len: u64) -> Result<u64, VfsError> {
     offset.checked_add(len).filter(|&end| end <= MAX_FILE_BYTES).ok_or(VfsError::FileTooBig)
 }
 
-/// The unit of copy-on-write and of the quota, in bytes. It is a page, as in most file systems, so that many small
-/// files are cheap.
+/// The unit of copy-on-write and of the quota, in bytes. One page, as in most file systems, so that small files waste
+/// little memory.
 pub(crate) const CHUNK_BYTES: u64 = 4_096;
 
 /// [`CHUNK_BYTES`] as a `usize`.
@@ -267,7 +267,7 @@ fn within_file(number: u64, size_bytes: u64) -> usize {
     usize::try_from(left).unwrap_or(CHUNK_LEN)
 }
 
-/// A sparse byte array. The inode stores the length; bytes past it are always zero.
+/// A sparse byte array. The inode stores the length; bytes past this length are always zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chunks {
     chunks: BTreeMap<u64, Arc<Chunk>>,

@@ -47,8 +47,8 @@ impl Vfs {
         Ok(data)
     }
 
-    /// Writes a whole file, replacing its content, and creates missing parent directories. If the new content does not
-    /// fit, the old content is preserved.
+    /// Writes a whole file, replacing its content, and creates missing ancestor directories. If the new content does
+    /// not fit, the old content is preserved.
     ///
     /// # Errors
     /// Returns [`VfsError::NoSpace`], [`VfsError::ReadOnly`], or any error from [`open`](Self::open).
@@ -168,7 +168,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Returns whether a path has a target, following symlinks inside the root.
+    /// Returns `true` if a path has a target, following symlinks inside the root.
     ///
     /// # Errors
     /// Returns any error from [`lookup`](Self::lookup), except those for a path that does not exist.

@@ -23,8 +23,8 @@ pub struct Stat {
     pub links: u64,
     /// The length in bytes of a file or of a symlink's target; 0 for a directory.
     pub size_bytes: u64,
-    /// The time of the last access: the creation, or the last [`set_times`](crate::Vfs::set_times). Reading does not
-    /// change it.
+    /// The access time, which is set at creation and by [`set_times`](crate::Vfs::set_times). Reading does not change
+    /// this time.
     pub accessed_ns: u64,
     /// The time of the last change to the content.
     pub modified_ns: u64,
@@ -271,7 +271,7 @@ struct Page {
     live_count: u32,
 }
 
-/// A flat table of inodes. Dropping it never recurses, regardless of the tree's shape.
+/// A flat table of inodes. Dropping the table never recurses, regardless of the tree's shape.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     pages: BTreeMap<u64, Arc<Page>>,

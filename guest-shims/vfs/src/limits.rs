@@ -15,8 +15,8 @@ use crate::{
 /// inode can keep a table page alive. Rounded up, so that the quota bounds real memory.
 pub(crate) const INODE_BYTES: u64 = 512;
 
-/// The charge per directory entry, in addition to its name. It covers two ordered maps, the link from the inode to the
-/// entry, and a record in each of the two change journals.
+/// The charge per directory entry, in addition to its name. The charge covers two ordered maps, the link from the
+/// inode to the entry, and a record in each of the two change journals.
 pub(crate) const ENTRY_BYTES: u64 = 256;
 
 /// The charge per journal record of an existing name that was removed or replaced, in addition to the name. Each name
@@ -103,10 +103,11 @@ pub(crate) fn length(text: &str) -> u64 {
 pub(crate) struct Usage {
     /// The bytes charged against `VfsLimits::bytes`, without tombstones.
     pub(crate) workspace_bytes: u64,
-    /// The charges of all journals. They are charged against `VfsLimits::bytes` but never refused, because deletions
-    /// must always be possible.
+    /// The charges of all journals. These charges count against `VfsLimits::bytes` but are never refused, because
+    /// deletions must always be possible.
     pub(crate) tombstone_bytes: u64,
-    /// The charge for listings of mounted directories. It has no quota in bytes, but is part of the memory ceiling.
+    /// The charge for listings of mounted directories. This charge has no quota in bytes, but is part of the memory
+    /// ceiling.
     pub(crate) mount_bytes: u64,
     /// The inodes charged against `VfsLimits::inodes`.
     pub(crate) inodes: u64,
@@ -215,7 +216,7 @@ impl Vfs {
 }
 
 /// The reason for refusing an operation of a [`Vfs`](crate::Vfs). An operation that returns an error has changed
-/// nothing, except that [`Vfs::write_file`](crate::Vfs::write_file) may have created parent directories.
+/// nothing, except that [`Vfs::write_file`](crate::Vfs::write_file) may have created ancestor directories.
 ///
 /// Each variant states the WASI preview 1 errno that the guest receives.
 #[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]

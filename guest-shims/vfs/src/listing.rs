@@ -131,7 +131,7 @@ impl Vfs {
         if let Some(entry) = inode.entries().and_then(|entries| entries.get(name)) {
             return Ok(Some(entry.inode));
         }
-        // The guest has removed this name, even if the source has it.
+        // The guest has removed this name, even if it still exists in the source.
         if self.root(inode.root)?.committed.has(dir, name) {
             return Ok(None);
         }
@@ -181,8 +181,8 @@ impl Vfs {
         listed.sort_by(|a, b| a.name.cmp(&b.name));
         listed.dedup_by(|a, b| a.name == b.name);
 
-        // The directory's entries and the journal may already contain names. They come from a restored state (see
-        // `saved`), or from lookups while the directory was too large to list.
+        // The directory's entries and the journal may already contain names. These names come from a restored state
+        // (see `saved`), or from lookups while the directory was too large to list.
         let retained = self.inode(dir)?.entries().cloned().unwrap_or_default();
         let journal = self.root(root)?.committed.clone();
         let mut bytes = length(&path);

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use crate::inode::{FileKind, InodeId};
 
-/// The size in bytes of one read from a source, and of a cached chunk. It is large enough that
-/// sequential reads in small steps rarely call the source, and small enough that random reads waste little.
+/// The size in bytes of one read from a source, and of a cached chunk. The size is large enough that sequential reads
+/// in small steps rarely call the source, and small enough that random reads waste little.
 pub(crate) const SOURCE_CHUNK_BYTES: u64 = 64 << 10;
 
 /// A directory tree supplied by the embedder and shown in a root, such as a host directory.
@@ -21,27 +21,27 @@ pub trait MountSource: Send + Sync {
     /// symlinks, and names that are not UTF-8.
     ///
     /// # Errors
-    /// If this fails, the guest receives `io`.
+    /// If this method fails, the guest receives `io`.
     fn list(&self, dir: &str, limit: usize) -> Result<Vec<SourceEntry>, SourceError>;
 
     /// Returns a path's stat, or `None` if [`list`](Self::list) would show no entry at the path. A symlink at the
     /// end is not followed.
     ///
     /// # Errors
-    /// If this fails, the guest receives `io`.
+    /// If this method fails, the guest receives `io`.
     fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError>;
 
     /// Reads bytes from a file. Returns the number of bytes read, which is 0 if the file ends at or before the offset.
     ///
     /// # Errors
-    /// If this fails, the guest receives `io`.
+    /// If this method fails, the guest receives `io`.
     fn read(&self, path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError>;
 
     /// Returns a symlink's target. The file system resolves the target inside the root by the rules for guests'
-    /// symlinks, so it cannot leave the root.
+    /// symlinks, so the target cannot leave the root.
     ///
     /// # Errors
-    /// If this fails, the link is omitted from the listing.
+    /// If this method fails, the link is omitted from the listing.
     fn read_link(&self, path: &str) -> Result<String, SourceError>;
 }
 
@@ -64,13 +64,13 @@ pub struct SourceStat {
     /// The time of the last change to the content, in nanoseconds since 1970.
     pub modified_ns: u64,
     /// The time of the last change to the content or attributes, in nanoseconds since 1970. 0 if the source does not
-    /// record it, or if programs can set it back.
+    /// record this time, or if programs can set it back.
     pub changed_ns: u64,
     /// The identity of the file in the source.
     pub identity: FileIdentity,
 }
 
-/// An identity that distinguishes a file from another one with the same name.
+/// An identity that distinguishes a file from a replacement with the same name.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct FileIdentity {
     /// The device number.
@@ -132,7 +132,7 @@ impl MountCache {
         self.bytes
     }
 
-    /// Returns whether a chunk of this length fits into a cache of `bound_bytes`.
+    /// Returns `true` if a chunk of this length fits into a cache of `bound_bytes`.
     pub(crate) fn fits(len: u64, bound_bytes: u64) -> bool {
         len.saturating_add(ENTRY_OVERHEAD_BYTES) <= bound_bytes
     }

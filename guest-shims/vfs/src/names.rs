@@ -136,7 +136,7 @@ impl Vfs {
         self.set_entry(place.dir, name, None)
     }
 
-    /// Gives a file or symlink another name in the same root. Each additional name is charged as an inode.
+    /// Gives a file or symlink an additional name in the same root. Each additional name is charged as an inode.
     ///
     /// # Errors
     /// Returns any error from [`lookup`](Self::lookup), [`VfsError::NotPermitted`] for a directory,
@@ -286,7 +286,7 @@ impl Vfs {
         }
     }
 
-    /// Returns whether a directory is `ancestor` or below it.
+    /// Returns `true` if a directory is `ancestor` or below it.
     fn is_within(&self, dir: InodeId, ancestor: InodeId) -> Result<bool, VfsError> {
         let mut at = dir;
         loop {

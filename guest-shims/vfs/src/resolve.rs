@@ -52,7 +52,7 @@ pub(crate) struct ResolvedPath {
     pub(crate) dot_dot: bool,
 }
 
-/// A path that is being walked. When it ends, the walk continues with the frame below it on the stack.
+/// A path that is being walked. When the path ends, the walk continues with the frame below it on the stack.
 struct Frame<'a> {
     text: Cow<'a, str>,
     at: usize,

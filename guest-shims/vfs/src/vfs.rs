@@ -44,8 +44,8 @@ impl fmt::Debug for Root {
 pub(crate) struct VfsState {
     pub(crate) table: Table,
     pub(crate) roots: Vec<Root>,
-    /// The number of open handles per inode. It is not stored in the inode, because opening a file must not copy the
-    /// inode.
+    /// The number of open handles per inode. The number is not stored in the inode, because opening a file must not
+    /// copy the inode.
     pub(crate) open: BTreeMap<InodeId, u64>,
     pub(crate) usage: Usage,
 }
@@ -103,7 +103,8 @@ impl Vfs {
         &self.limits
     }
 
-    /// Adds an empty directory as a root. To provide files as read-only, write them and then call [`Vfs::set_access`].
+    /// Adds an empty directory as a root. To provide files as read-only, write the files and then call
+    /// [`Vfs::set_access`].
     pub fn add_root(&mut self, access: Access) -> RootId {
         self.push_root(access, None, Body::empty_directory())
     }
@@ -139,8 +140,8 @@ impl Vfs {
         id
     }
 
-    /// Makes a root writable or read-only. If it becomes read-only, writing through open handles fails. Ignores an
-    /// unknown root.
+    /// Makes a root writable or read-only. If the root becomes read-only, writing through open handles fails. Ignores
+    /// an unknown root.
     pub fn set_access(&mut self, root: RootId, access: Access) {
         if self.access(root).is_some_and(|now| now != access)
             && let Some(root) = root_mut(Arc::make_mut(&mut self.state), root)
@@ -180,8 +181,8 @@ impl Vfs {
         std::mem::take(&mut self.work)
     }
 
-    /// Takes the latest failure of a [`MountSource`], for a log. The operation that encountered it has returned
-    /// [`VfsError::Io`].
+    /// Takes the latest failure of a [`MountSource`], for a log. The operation that encountered the failure has
+    /// returned [`VfsError::Io`].
     pub fn take_source_error(&mut self) -> Option<SourceError> {
         self.source_error.take()
     }

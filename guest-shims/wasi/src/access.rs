@@ -12,7 +12,7 @@ use crate::{
     table::{Descriptor, FdTarget},
 };
 
-/// The purpose of a path in a call. It determines the error for a path that leaves every mount.
+/// The purpose of a path in a call. The purpose determines the error for a path that leaves every mount.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     /// Looking up attributes: a path outside all mounts does not exist (`ENOENT`).

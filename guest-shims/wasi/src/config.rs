@@ -20,11 +20,11 @@ pub struct WasiLimits {
     /// Maximum size of one message to the tools device, in bytes (default 1 MiB). A longer message fails with
     /// `EMSGSIZE`.
     pub tool_bytes: u64,
-    /// Maximum total size of displays retained per execution, in bytes (default 8 MiB). A display that does not fit is
-    /// counted and dropped, and so are all later displays; the guest's write succeeds.
+    /// Maximum total size of displays retained per execution, in bytes (default 8 MiB). The first display that does
+    /// not fit and all later displays are counted and dropped; the guest's write succeeds.
     pub display_bytes: u64,
-    /// Maximum number of open descriptors, including standard streams and preopens (default 256). Opening another one
-    /// fails with `EMFILE`.
+    /// Maximum number of open descriptors, including standard streams and preopens (default 256). Opening a further
+    /// descriptor fails with `EMFILE`.
     pub open_files: u32,
     /// Maximum total bytes of linear memory, file system, output, displays, standard input, arguments, environment and
     /// replies of devices (default 128,000,000). Beyond the limit, the file system returns `ENOSPC` and devices return
@@ -54,10 +54,10 @@ pub struct WasiConfig {
     pub mounts: Vec<Mount>,
     /// `true` to add a preopen `/`: a read-only directory that contains only the mounts.
     ///
-    /// A C library requests its preopens only once, so a guest that was snapshotted afterwards does not see mounts that
-    /// were added later. However, the library looks up a path in `/` if no other preopen covers it, and mounts in `/`
-    /// are resolved at each call. Paths outside every mount then also reach the host, which refuses and records them
-    /// (`EACCES`, or `ENOENT` for a lookup). Without the preopen, the library refuses them silently.
+    /// A C library requests its preopens only once, so a guest that was snapshotted afterwards does not see mounts
+    /// that were added later. However, the library looks up a path in `/` if no other preopen covers it, and mounts in
+    /// `/` are resolved at each call. Paths outside every mount then also reach the host, which refuses and records
+    /// them (`EACCES`, or `ENOENT` for a lookup). Without the preopen, the library refuses such paths silently.
     pub root_preopen: bool,
     /// The limits on host memory.
     pub limits: WasiLimits,
@@ -102,7 +102,7 @@ pub enum WasiError {
     #[error("cannot mount at `{name}`; use an absolute path without `.`, `..` or double slashes", name = escaped(.0))]
     MountPath(String),
     /// The mount path belongs to a device such as [`NULL_DEVICE`](crate::NULL_DEVICE), to a standard stream or to
-    /// `/dev/fd`, or is below one.
+    /// `/dev/fd`, or is below one of these paths.
     #[error("`{name}` is the path of a device; use another mount path", name = escaped(.0))]
     MountAtDevice(String),
     /// Two mounts have the same path.

@@ -18,7 +18,7 @@ const DESCRIPTORS: &str = "/dev/fd";
 /// The alternative names of the standard streams, as in Linux.
 const STREAMS: [&str; 3] = ["/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
-/// A device. The values are the numbers of devices in saved states, where lower numbers have other meanings.
+/// A device. The values identify devices in saved states, where lower values identify other descriptor targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Device {
@@ -82,18 +82,17 @@ pub(crate) fn descriptor_at(path: &str) -> Option<u32> {
     (0..).zip(STREAMS).find_map(|(fd, stream)| (path == stream).then_some(fd))
 }
 
-/// Returns whether an absolute path belongs to a device, a standard stream or `/dev/fd`, or is a parent directory of
-/// one.
+/// Returns `true` if an absolute path, or a path below it, belongs to a device, a standard stream or `/dev/fd`.
 pub(crate) fn is_above_one(path: &str) -> bool {
     claimed().any(|claimed| is_within(claimed, path))
 }
 
-/// Returns whether an absolute path belongs to a device, a standard stream or `/dev/fd`, or is below one.
+/// Returns `true` if an absolute path, or one of its ancestors, belongs to a device, a standard stream or `/dev/fd`.
 pub(crate) fn is_device_path(path: &str) -> bool {
     claimed().any(|claimed| is_within(path, claimed))
 }
 
-/// Returns whether an absolute path equals `above` or is below it.
+/// Returns `true` if an absolute path equals `above` or is below it.
 fn is_within(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }

@@ -120,7 +120,7 @@ pub(crate) type Call<T = ()> = Result<T, CallFailure>;
 /// Maximum length of a path in an event, in bytes.
 const QUOTED_BYTES: usize = 256;
 
-/// A refused attempt by the guest. Events of the same kind are counted, so their number is bounded.
+/// Refused attempts by the guest. Attempts of the same kind share one event, so the number of events is bounded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SecurityEvent {

@@ -99,8 +99,8 @@ pub(crate) fn read_iovecs<H: Host>(host: &mut H, at: u32, count: u32) -> Call<Ve
     Ok(regions)
 }
 
-/// Maximum number of bytes copied at once between guest memory and the host. It bounds the host memory that a guest can
-/// use.
+/// Maximum number of bytes copied at once between guest memory and the host. This limit bounds the host memory that a
+/// guest can use.
 pub(crate) const CHUNK_BYTES: u32 = 64 * 1024;
 
 impl Region {

@@ -43,7 +43,7 @@ pub(crate) enum TargetAboveMounts {
     Descriptor(u32),
 }
 
-/// Returns whether a path is a valid mount point.
+/// Returns `true` if a path is a valid mount point.
 pub(crate) fn is_mountable(path: &str) -> bool {
     path.starts_with('/')
         && !path.contains('\0')
@@ -70,7 +70,7 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<TargetAb
         rest = after;
         match part {
             "" | "." => continue,
-            // The path leaves an inner mount. It can return to that mount, as long as it has not followed any link.
+            // The path leaves an inner mount. A path that has not followed any link can return to that mount.
             ".." if let Some((root, name)) = find(mounts, &here).and_then(|_| outer_of(mounts, &here)) => {
                 here.truncate(here.len().saturating_sub(name.len()).saturating_sub(1));
                 mounted = Some((root, rest));
@@ -155,7 +155,7 @@ fn find(mounts: &[Mount], path: &str) -> Option<RootId> {
     mounts.iter().find(|mount| mount.path == path).map(|mount| mount.root)
 }
 
-/// Returns whether a mount is below an absolute path.
+/// Returns `true` if a mount is below an absolute path.
 pub(crate) fn is_above_a_mount(mounts: &[Mount], path: &str) -> bool {
     mounts.iter().any(|mount| mount.path.strip_prefix(path).is_some_and(|below| below.starts_with('/')))
 }
@@ -191,8 +191,8 @@ pub(crate) fn check_mounts(vfs: &Vfs, mounts: &[Mount]) -> Result<(), WasiError>
 impl Wasi {
     /// Replaces the file system of a guest that was created from an image.
     ///
-    /// A preopen keeps its descriptor and path, and refers to the new mount at the same path. This mount must exist for
-    /// every preopen. Other open files and directories are closed.
+    /// A preopen keeps its descriptor and path, and refers to the new mount at that path. Every preopen needs a new
+    /// mount. Other open files and directories are closed.
     ///
     /// # Errors
     /// Returns [`WasiError`] if the mounts are invalid or a preopen has no mount. On failure, the state is unchanged.

@@ -1,9 +1,9 @@
-//! Fuel prices of host work. This module contains all of them.
+//! Fuel prices of host work. This module contains all prices.
 //!
 //! A guest operator costs 1 fuel, and an interpreter executes about five operators per nanosecond, so 5 fuel pay for a
 //! nanosecond of host work. Prices are rounded up, so that no loop of calls is cheaper than the same CPU time in the
-//! guest. They depend only on the guest's requests and on the state that the guest created, never on the host's state:
-//! the same script costs the same fuel everywhere.
+//! guest. Prices depend only on the guest's requests and on the state that the guest created, never on the host's
+//! state: the same script costs the same fuel everywhere.
 
 /// The price of any call: entering the host, finding the descriptor, decoding one or two structures. Measured at 60 to
 /// 100 ns in Wasmtime, including the time to take the WASI state out and put it back.

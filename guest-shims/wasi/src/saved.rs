@@ -123,7 +123,7 @@ impl Wasi {
         to.finish()
     }
 
-    /// Returns whether a descriptor's target exists. The embedder may have replaced the file system.
+    /// Returns `true` if a descriptor's target exists. The embedder may have replaced the file system.
     fn is_held(&self, descriptor: &Descriptor) -> bool {
         descriptor.target.inode().is_none_or(|inode| self.vfs.stat(inode).is_ok())
     }
@@ -197,7 +197,7 @@ impl Wasi {
     ///
     /// The bytes are untrusted. They are accepted only if a guest could have reached the state by calls within the
     /// limits. Set the size of the guest's memory first ([`set_linear_memory_bytes`](Self::set_linear_memory_bytes)),
-    /// because it counts towards [`WasiLimits::memory_bytes`](crate::WasiLimits::memory_bytes).
+    /// because the memory counts towards [`WasiLimits::memory_bytes`](crate::WasiLimits::memory_bytes).
     ///
     /// # Errors
     /// Returns [`RestoreError`] if the bytes are rejected. On failure, the state is unchanged.

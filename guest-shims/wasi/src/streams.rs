@@ -17,7 +17,7 @@ pub struct CapturedStream {
 
 impl CapturedStream {
     /// Returns the retained bytes as text, with U+FFFD for bytes that are not UTF-8. If the limit cuts a character in
-    /// two, its bytes are omitted.
+    /// two, the bytes of that character are omitted.
     pub fn text(&self) -> Cow<'_, str> {
         let retained = if self.truncated { whole_characters(&self.bytes) } else { &self.bytes };
         String::from_utf8_lossy(retained)
@@ -174,7 +174,7 @@ pub(crate) trait Source {
     fn next(&mut self, len: u32) -> &[u8];
 }
 
-/// The provided bytes and the guest's position in them. They are followed by end of file.
+/// The provided bytes and the guest's position in them. End of file follows the bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stdin {
     // Shared, because a fork of the instance reads the same bytes.
@@ -220,10 +220,10 @@ impl Source for Stdin {
     }
 }
 
-/// The frame that requests parking. A guest writes it to standard error in a single call, and is then parked at the
-/// next `fd_fdstat_get(0)`. The frame is recognized only while the embedder allows parking. A recognized frame is not
-/// part of the output. Every binary can write to standard error, even one with its own descriptor table (such as those
-/// packed with wasi-vfs).
+/// The frame that requests parking. A guest writes the frame to standard error in a single call, and is then parked at
+/// the next `fd_fdstat_get(0)`. The frame is recognized only while the embedder allows parking. A recognized frame is
+/// not part of the output. Every binary can write to standard error, even one with its own descriptor table (such as
+/// those packed with wasi-vfs).
 pub const PARK_FRAME: &[u8] = b"\0park";
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -249,7 +249,7 @@ impl Park {
         is_park_frame
     }
 
-    /// Returns whether to park the guest now, and disarms parking.
+    /// Returns `true` if the guest must be parked now, and disarms parking.
     pub(crate) fn take(&mut self) -> bool {
         std::mem::take(&mut self.armed)
     }
@@ -279,7 +279,7 @@ pub(crate) struct DisplaysDevice {
 }
 
 impl DisplaysDevice {
-    /// Returns whether a message of this length is retained. After the first dropped message, all later messages are
+    /// Returns `true` if a message of this length is retained. After the first dropped message, all later messages are
     /// dropped, so that the retained messages are a prefix.
     pub(crate) fn accepts(&self, len: u64, cap_bytes: u64, room_bytes: u64) -> bool {
         self.shown.dropped == 0

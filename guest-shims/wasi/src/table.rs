@@ -132,7 +132,7 @@ impl Table {
         self.slots.get_mut(size(fd)).and_then(Option::as_mut).ok_or(Errno::Badf)
     }
 
-    /// Returns whether another descriptor fits under `limit`. Checked before a file is created for the descriptor.
+    /// Returns `true` if another descriptor fits under `limit`. Checked before a file is created for the descriptor.
     pub(crate) fn has_room(&self, limit: u32) -> bool {
         self.open_count < limit
     }

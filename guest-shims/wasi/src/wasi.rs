@@ -86,7 +86,7 @@ impl Wasi {
         &self.vfs
     }
 
-    /// Returns the file system for changes between executions. The guest is not charged for them.
+    /// Returns the file system for changes between executions. The guest is not charged for these changes.
     pub fn vfs_mut(&mut self) -> &mut Vfs {
         &mut self.vfs
     }
@@ -149,7 +149,7 @@ impl Wasi {
     /// Sets the source of time.
     ///
     /// With [`Clock::Host`], the guest's monotonic clock continues from its current value, without the time that the
-    /// host measured. With [`Clock::Fixed`], it reports at least that value.
+    /// host measured. With [`Clock::Fixed`], the clock reports at least that value.
     ///
     /// Before replacing [`Clock::Host`] with [`Clock::Fixed`] in a guest that has run, call
     /// [`settle_clock`](Self::settle_clock). Otherwise, the guest's monotonic clock goes back by the time that the host
@@ -158,9 +158,9 @@ impl Wasi {
         self.clock.set_source(clock);
     }
 
-    /// Saves the current value of the monotonic clock, so that the clock continues from it in another instance, whose
-    /// [`Host::monotonic_ns`] starts from zero. Call this method on the state that is saved, not on a state that
-    /// continues to run.
+    /// Saves the current value of the monotonic clock, so that the clock continues from this value in another
+    /// instance, whose [`Host::monotonic_ns`] starts from zero. Call this method on the state that is saved, not on a
+    /// state that continues to run.
     pub fn settle_clock<H: Host>(&mut self, host: &mut H) {
         let now = self.monotonic_ns(host);
         self.clock.set_base_ns(now);
@@ -197,7 +197,7 @@ impl Wasi {
         self.entropy.set_position(words);
     }
 
-    /// Fills `into` from the guest's source of random bytes. The embedder uses it to reseed an interpreter.
+    /// Fills `into` from the guest's source of random bytes. The embedder uses this method to reseed an interpreter.
     pub fn fill_random<H: Host + ?Sized>(&mut self, host: &mut H, into: &mut [u8]) {
         self.entropy.fill(host, into);
     }
@@ -266,7 +266,7 @@ impl Wasi {
         events
     }
 
-    /// Sets whether the guest can request parking (see [`PARK_FRAME`](crate::PARK_FRAME)). Allow it only during
+    /// Sets whether the guest can request parking (see [`PARK_FRAME`](crate::PARK_FRAME)). Allow parking only during
     /// preparation.
     pub fn allow_parking(&mut self, allowed: bool) {
         self.park.allow(allowed);

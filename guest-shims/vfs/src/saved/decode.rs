@@ -1,4 +1,4 @@
-//! Decodes saved inodes. `tree.rs` checks that they form a file system.
+//! Decodes saved inodes. `tree.rs` checks that the inodes form a file system.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,9 +22,9 @@ impl Vfs {
     /// quotas, access and sources. This file system must have the same number of roots as the saved one, with sources
     /// for the same roots. A new period of [`changes`](Self::changes) begins; uncommitted changes remain uncommitted.
     ///
-    /// `open` contains the numbers of the inodes that the guest has open, once for each reference. They replace the
-    /// existing references. The bytes are untrusted: they are accepted only if a guest could have produced the state
-    /// within the quotas. The cost is proportional to the number of bytes.
+    /// `open` contains the numbers of the inodes that the guest has open, once for each reference. These references
+    /// replace the existing references. The bytes are untrusted: they are accepted only if a guest could have produced
+    /// the state within the quotas. The cost is proportional to the number of bytes.
     ///
     /// # Errors
     /// Returns [`RestoreError`] if the bytes are rejected. On failure, the file system is unchanged.

@@ -32,7 +32,7 @@ use crate::{
 /// The first byte, which identifies the version of the layout.
 const VERSION: u8 = 2;
 
-/// Upper bound of saved inode numbers. It leaves enough numbers for new files, and sums do not overflow.
+/// Upper bound of saved inode numbers. The bound leaves enough numbers for new files, and prevents overflow in sums.
 const MAX_INODES: u64 = 1 << 48;
 
 // The type of an inode, in the low bits of its flags.
@@ -44,7 +44,7 @@ const SYMLINK: u8 = 4;
 const KIND: u8 = 7;
 /// The file was written after the last commit.
 const WRITTEN: u8 = 8;
-/// The inode came from the mount and is charged to it.
+/// The inode came from the mount and is charged to the mount.
 const CHARGED_TO_MOUNT: u8 = 16;
 
 /// Errors from restoring saved bytes. The file system is unchanged.

@@ -35,7 +35,7 @@ struct Visit {
 }
 
 impl Tree<'_> {
-    /// Assigns names to inodes and sources to directories, and checks them. Returns the usage.
+    /// Assigns names to inodes and sources to directories, and checks the assignments. Returns the usage.
     pub(super) fn assemble(mut self) -> Result<Usage, RestoreError> {
         self.link()?;
         let roots = self.read.roots.clone();
@@ -191,7 +191,7 @@ impl Tree<'_> {
                 let Some(was) = was else { continue };
                 taken = true;
                 let alive = self.read.table.get(was.inode);
-                // An inode that was not a directory had no entries. The walk of the old tree relies on this.
+                // An inode that was not a directory had no entries. The walk of the old tree relies on this invariant.
                 if alive.is_some_and(|inode| Some(inode.root) != root_id || inode.kind() != was.kind)
                     || (was.kind != FileKind::Directory && journal.dirs.contains_key(&was.inode))
                 {

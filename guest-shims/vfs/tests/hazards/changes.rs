@@ -214,7 +214,7 @@ fn a_fork_keeps_its_own_handles_and_removed_files() {
     assert_eq!(fork.bytes_used(), 0);
 }
 
-/// Forks before each write. The cost of a write must depend on the change, not on the size of the tree.
+/// Forks before each write. The cost of a write must depend on the size of the change, not on the size of the tree.
 #[test]
 fn forking_a_large_tree_is_cheap() {
     let mut vfs = Vfs::new(VfsLimits { bytes: 1 << 30, inodes: u64::MAX, ..VfsLimits::default() });

@@ -233,7 +233,7 @@ fn changes_in_an_unlistable_directory_are_committed() {
     assert_eq!(vfs.remove_dir(top, b"d"), Err(VfsError::MountTooLarge));
     assert_eq!(vfs.rename(top, b"d", top, b"elsewhere"), Err(VfsError::MountTooLarge));
 
-    // A resumed session has the same entries.
+    // A restored file system has the same entries.
     let saved = vfs.save(&Default::default());
     let limits = VfsLimits { mount_entries: 9, ..VfsLimits::default() };
     let (mut again, ..) = mounted(&host, Access::ReadWrite, limits);
@@ -391,7 +391,7 @@ const MADE: u8 = 0;
 /// The name's previous target was a file.
 const TAKEN: u8 = 1;
 
-/// Returns the journal of a root. It declares `u64::MAX` names, but ends after `names`.
+/// Returns the journal of a root. The journal declares `u64::MAX` names, but ends after `names`.
 fn journal(names: &[u8]) -> Vec<u8> {
     let mut to = Encoder::new();
     to.byte(2);

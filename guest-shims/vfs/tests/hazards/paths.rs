@@ -26,7 +26,8 @@ fn no_spelling_of_a_path_leaves_the_directory() {
         let found = vfs.lookup(dir, path.as_bytes(), Follow::Yes);
         assert_eq!(found, Err(expected), "{path}");
     }
-    // Resolved from the parent directory, the same links are valid, because their targets are inside it.
+    // Resolved from the parent directory, the same links are valid, because their targets are inside the parent
+    // directory.
     let secret = vfs.lookup(top, b"secret", Follow::Yes).unwrap();
     assert_eq!(vfs.lookup(top, b"d/up", Follow::Yes), Ok(secret));
     assert_eq!(vfs.lookup(top, b"d/parent/secret", Follow::Yes), Ok(secret));

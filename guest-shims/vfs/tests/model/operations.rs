@@ -264,7 +264,7 @@ impl World {
         }
     }
 
-    /// Writes only to existing directories; other tests cover the creation of parents.
+    /// Writes only to existing directories; other tests cover the creation of ancestor directories.
     fn write_file(&mut self, path: &str, data: &[u8]) {
         let options = OpenOptions { create: true, truncate: true, write: true, ..OpenOptions::default() };
         let mut after = self.model.clone();

@@ -55,7 +55,7 @@ pub(super) fn fd_fdstat_set_rights<H: Host>(
     if rights_base & !descriptor.rights_base != 0 || rights_inheriting & !descriptor.rights_inheriting != 0 {
         return Err(Errno::NotCapable.into());
     }
-    // A preopen's rights do not change, because a script must not break it for later executions.
+    // A preopen's rights do not change, because a script must not break the preopen for later executions.
     if descriptor.preopen.is_none() {
         descriptor.rights_base = rights_base;
         descriptor.rights_inheriting = rights_inheriting;
@@ -121,7 +121,7 @@ fn seekable(wasi: &Wasi, fd: u32, right: u64) -> Call<(InodeId, u64)> {
     }
 }
 
-/// Returns whether a descriptor refers to the null device, whose position is always 0.
+/// Returns `true` if a descriptor refers to the null device, whose position is always 0.
 fn is_null(wasi: &Wasi, fd: u32, right: u64) -> Result<bool, Errno> {
     let descriptor = wasi.table.get(fd)?;
     if descriptor.target != FdTarget::Device(Device::Null) {
@@ -284,8 +284,8 @@ fn list<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, cookie: u64, wan
     Ok(entries.into_iter().map(entry).collect())
 }
 
-/// Lists a directory above the mounts. Apart from `.` and `..`, it has at most as many entries as there are mounts. The
-/// cookie is an entry's position.
+/// Lists a directory above the mounts. Apart from `.` and `..`, the directory has at most as many entries as there are
+/// mounts. The cookie is an entry's position.
 fn list_virtual(wasi: &Wasi, path: &str, cookie: u64) -> Result<Vec<Entry>, Errno> {
     let directory = memory::file_type(FileKind::Directory);
     let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);

@@ -1,9 +1,9 @@
 //! Reading and writing.
 //!
 //! Bytes of files and streams pass through a buffer of at most 64 KiB, and each chunk is charged before it is moved. A
-//! message to a device is gathered as a whole. All addresses are checked when the array of regions is decoded, so a bad
-//! address does not interrupt a call. A partial read or write returns its length; the next call returns the error, as
-//! POSIX requires.
+//! message to a device is gathered as a whole. All addresses are checked when the array of regions is decoded, so a
+//! bad address cannot make a call fail halfway. A partial read or write returns its length; the next call returns the
+//! error, as POSIX requires.
 
 use glovebox_vfs::InodeId;
 
@@ -213,7 +213,7 @@ fn read_file<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, mut offset:
     Ok(count)
 }
 
-/// Writes at `start`, or at the end of the file if it is `None`. Returns the number of bytes written and the new
+/// Writes at `start`, or at the end of the file if `start` is `None`. Returns the number of bytes written and the new
 /// position.
 fn write_file<H: Host>(
     wasi: &mut Wasi,
@@ -249,7 +249,7 @@ fn write_file<H: Host>(
 /// The length of the frame that requests parking.
 const PARK_LEN: u32 = 5;
 
-/// Returns whether a write to standard error is the frame that requests parking. Always `false` if parking is not
+/// Returns `true` if a write to standard error is the frame that requests parking. Always `false` if parking is not
 /// allowed.
 fn check_park_frame<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<bool> {
     let [region] = regions else { return Ok(false) };
@@ -385,7 +385,8 @@ fn read_reply<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Cal
         let Some(reply) = host.tool_receive()? else {
             return Ok(0);
         };
-        // The reply is within the memory limit. Until this call ends, the host charges it to the guest's memory.
+        // The reply is within the memory limit. Until this call ends, the host charges the reply to the guest's
+        // memory.
         wasi.tools.put(&reply)?;
     }
     let count = scatter(host, regions, prices::TOOL_BYTE, &mut wasi.tools)?;

@@ -1,6 +1,6 @@
 //! The WASI calls. Each is a function of the state, the host and the guest's arguments.
 //!
-//! [`wasi_preview1_functions!`](crate::wasi_preview1_functions) makes them methods of [`Wasi`].
+//! [`wasi_preview1_functions!`](crate::wasi_preview1_functions) makes these functions methods of [`Wasi`].
 
 mod descriptor;
 mod io;
@@ -106,7 +106,7 @@ macro_rules! wasi_preview1_functions {
             fn fd_read(fd: u32, iovs: u32, iovs_len: u32, nread: u32) -> u32;
             /// Reads directory entries, starting at `cookie`.
             fn fd_readdir(fd: u32, buf: u32, buf_len: u32, cookie: u64, used: u32) -> u32;
-            /// Moves a descriptor to the number of another one, which is closed.
+            /// Moves a descriptor to the number of a second open descriptor, which is closed.
             fn fd_renumber(fd: u32, to: u32) -> u32;
             /// Moves the descriptor's position.
             fn fd_seek(fd: u32, offset: i64, whence: u32, position: u32) -> u32;

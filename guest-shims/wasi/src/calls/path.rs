@@ -64,8 +64,8 @@ pub(super) fn path_rename<H: Host>(
     let from = wasi.resolve_path(host, fd, table::PATH_RENAME_SOURCE, Purpose::Use, old_path, old_path_len)?;
     let to = wasi.resolve_path(host, new_fd, table::PATH_RENAME_TARGET, Purpose::Use, new_path, new_path_len)?;
     if let (GuestPath::Descriptor(from), GuestPath::Descriptor(to)) = (&from, &to) {
-        // Renaming `/dev/fd/FROM` to `/dev/fd/TO` moves a descriptor. The driver's `os.dup2` uses it, because the C
-        // library has no function for this.
+        // Renaming `/dev/fd/FROM` to `/dev/fd/TO` moves a descriptor. The driver's `os.dup2` uses this rename, because
+        // the C library has no function for this.
         return descriptor::assign(wasi, *from, *to);
     }
     let (from, to) = (from.real(Errno::Busy)?, to.real(Errno::Busy)?);

@@ -251,7 +251,7 @@ fn mount_cache_shrinks_at_the_memory_limit() {
     assert!(linear + guest.wasi.host_bytes() <= limit);
 }
 
-/// Returns a guest with a mount at `/app/lib`, inside `/app`. Its only file contains the mount's name.
+/// Returns a guest with a mount at `/app/lib`, inside `/app`. The mount's only file contains the mount's name.
 fn nested() -> Guest {
     let mut guest = guest();
     let lib = guest.wasi.vfs_mut().add_root(Access::ReadWrite);

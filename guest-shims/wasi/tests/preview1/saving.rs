@@ -434,7 +434,7 @@ fn mismatched_mounts_are_read_only_as_far_as_shown() {
             "the ninth path is not read: {count}"
         );
     }
-    // If the number of mounts is right, all of them are read, and nothing after them.
+    // If the number of mounts is right, all mounts are read, and nothing after the mounts.
     assert_eq!(restore(&mounts(present, &[])), damaged);
     assert!(!shown(&mounts(present, &paths[..usize::try_from(present).unwrap()])).contains('…'));
 }
