@@ -41,8 +41,8 @@ pub struct CallResult {
     pub fuel_consumed: u64,
     /// The peak memory usage, in bytes.
     pub memory_used_bytes: u64,
-    /// The memory usage, in bytes, that a refused growth would have led to; `None` if none was refused, or if a
-    /// suspended execution has reported the growth.
+    /// The memory usage, in bytes, that a refused growth would have led to; `None` if no growth was refused, or if a
+    /// suspended execution has already reported the growth.
     pub memory_refused_bytes: Option<u64>,
     /// The state of the guest after the call.
     pub after: GuestState,
@@ -61,7 +61,7 @@ pub struct Usage<'a> {
     pub elapsed: Duration,
     /// The peak memory usage, in bytes.
     pub memory_used_bytes: u64,
-    /// The memory usage, in bytes, that a refused growth would have led to; `None` if none was refused.
+    /// The memory usage, in bytes, that a refused growth would have led to; `None` if no growth was refused.
     pub memory_refused_bytes: Option<u64>,
     /// The trap that ended the call, if any.
     pub trapped: Option<TrapKind>,

@@ -15,7 +15,7 @@ const MAX_MEDIA_TYPE_BYTES: usize = 127;
 /// bundle.
 ///
 /// The content is untrusted. An HTML form may contain scripts, and data labelled `image/png` may have a different
-/// format. Sanitize or isolate it before rendering.
+/// format. Sanitize or isolate the content before rendering.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Display {
@@ -31,7 +31,7 @@ pub struct Display {
 pub struct Form {
     /// The media type in lower case, without parameters, such as `image/png`.
     pub media_type: String,
-    /// The untrusted data. Text should be UTF-8; [`text`](Self::text) checks it.
+    /// The untrusted data. Text should be UTF-8; [`text`](Self::text) checks the encoding.
     pub data: Vec<u8>,
 }
 
@@ -112,7 +112,7 @@ impl From<CapturedDisplays> for Displays {
     }
 }
 
-/// Returns whether a media type is textual. All textual types use UTF-8, explicitly or by default (RFC 6838, section
+/// Returns `true` if a media type is textual. All textual types use UTF-8, explicitly or by default (RFC 6838, section
 /// 4.2.1; RFC 6839 for suffixes).
 #[must_use]
 pub fn is_text(media_type: &str) -> bool {
@@ -122,7 +122,7 @@ pub fn is_text(media_type: &str) -> bool {
         || ["application/json", "application/javascript", "application/xml"].contains(&media_type)
 }
 
-/// Parses a media type according to the naming rules of RFC 6838. Returns it in lower case.
+/// Parses a media type according to the naming rules of RFC 6838. Returns the media type in lower case.
 fn media_type(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_MEDIA_TYPE_BYTES)?.to_ascii_lowercase();
     let is_name = |name: &str| {

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use crate::{Clock, Entropy, Limits};
 
-/// Applies a request's changes to a policy. Both are JSON objects with the names of a policy file. The settings named
-/// in `tables` are merged entry by entry; all other settings are replaced as a whole.
+/// Applies a request's changes to a policy. The policy and the changes are JSON objects with the names of a policy
+/// file. The settings named in `tables` are merged entry by entry; all other settings are replaced as a whole.
 ///
 /// The result is unchecked. Parse it as a policy, and check the policy with [`GrantParts::first_excess`]: JSON can
 /// express the same setting in several ways.

@@ -247,7 +247,7 @@ impl<M: GuestMachine> Guest<M> {
         Ok((self.usage(limits, left).diagnose(validated)?, after))
     }
 
-    /// Reads a global variable; `None` if it does not exist. Also returns the guest's state.
+    /// Reads a global variable; `None` if the variable does not exist. Also returns the guest's state.
     pub fn get_variable(
         &mut self,
         image: ImageDriver<'_>,
@@ -286,7 +286,7 @@ impl<M: GuestMachine> Guest<M> {
         }
     }
 
-    /// Runs the exit handlers of a session's interpreter. It is not an error if a limit or a trap stops the guest.
+    /// Runs the exit handlers of a session's interpreter. A limit or a trap that stops the guest is not an error.
     pub fn close(&mut self, image: ImageDriver<'_>, limits: &Limits) -> Result<(), DriverError> {
         self.begin(limits)?;
         let closed = image.driver.close(&mut self.machine, image.anchors);
@@ -415,5 +415,5 @@ impl GuestWorld<'_> {
 /// earlier than the real time of any execution.
 pub const BOOT_REALTIME_NS: u64 = 1_577_836_800_000_000_000;
 
-/// The monotonic clock at boot, in nanoseconds. Every guest's monotonic clock continues from it.
+/// The monotonic clock at boot, in nanoseconds. Every guest's monotonic clock continues from this value.
 pub const BOOT_MONOTONIC_NS: u64 = 1_000_000_000;

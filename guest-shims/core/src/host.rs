@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Fuel charged between two deadline checks within one call, about a fifth of a millisecond of host work. Only calls
-/// that move megabytes reach it.
+/// that move megabytes reach this amount.
 const FUEL_BETWEEN_LOOKS: u64 = 1 << 20;
 
 /// The host's state for a guest, without the guest's instance.
@@ -200,7 +200,7 @@ pub trait Watch: Clone {
     /// Returns the elapsed time; zero on a platform without a clock.
     fn elapsed(&self) -> Duration;
 
-    /// Returns whether the platform has a clock. Time limits do not apply without one.
+    /// Returns `true` if the platform has a clock. Time limits do not apply without one.
     fn has_clock(&self) -> bool {
         true
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Limits, tools::Answer};
 
-/// The maximum size of a journal, in bytes. [`Limits::journal_bytes`] can lower it.
+/// The maximum size of a journal, in bytes. [`Limits::journal_bytes`] can lower this maximum.
 pub const JOURNAL_BYTES: u64 = Limits::MAX_JOURNAL_BYTES;
 
 /// The size that is counted for each entry in addition to its content, in bytes.
@@ -31,7 +31,7 @@ pub enum JournalEntry {
     Monotonic(u64),
     /// Random bytes.
     Random(Vec<u8>),
-    /// Standard input that was not provided in advance; `None` at its end.
+    /// Standard input that was not provided in advance; `None` at the end of the input.
     Stdin(Option<Vec<u8>>),
     /// The end of a sleep.
     Slept,
@@ -132,7 +132,7 @@ pub enum SuspendRefusal {
     /// A limit or a cancellation has interrupted the script.
     #[error("a limit or a cancellation has interrupted the script; let it finish")]
     Interrupted,
-    /// A tool's handler is running. Its effect might be lost.
+    /// A tool's handler is running, and its effect might be lost.
     #[error("a tool's handler is running; suspend the execution after it has returned")]
     HandlerRuns,
 }
@@ -159,7 +159,7 @@ pub struct Journal {
     pub(crate) origin_ns: u64,
     /// `true` once the execution has been suspended.
     pub(crate) is_suspended: bool,
-    /// The duration of the replay. It does not count towards the execution's time.
+    /// The duration of the replay, which does not count towards the execution's time.
     pub(crate) repeating: Duration,
 }
 
@@ -215,8 +215,8 @@ impl Journal {
         self.is_whole
     }
 
-    /// Returns `true` if an entry has not been replayed. Ends of calls do not count: a script can end without reading
-    /// the replies.
+    /// Returns `true` if an entry has not been replayed. Ends of tool calls do not count: a script can end without
+    /// reading the replies.
     pub(crate) fn has_unreceived(&self) -> bool {
         let mut rest = self.entries.iter().flatten().skip(self.repeated);
         rest.any(|entry| !matches!(entry, JournalEntry::CallEnded(_)))
@@ -348,7 +348,7 @@ impl Journal {
     }
 }
 
-/// An entry is counted with at least [`ENTRY_BYTES`], so a journal within its maximum size has at most [`MAX_ENTRIES`].
+/// Each entry counts as at least [`ENTRY_BYTES`], so a journal within its maximum size has at most [`MAX_ENTRIES`].
 const _: () = assert!(JOURNAL_BYTES / ENTRY_BYTES == MAX_ENTRIES as u64);
 
 #[cfg(test)]

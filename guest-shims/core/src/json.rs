@@ -1,4 +1,4 @@
-//! JSON text: checks, and copies that keep all digits and the key order. Also durations as numbers, and values from
+//! JSON: checks of text, copies of text that keep all digits and the key order, durations as numbers, and values from
 //! guests.
 
 use std::{fmt, time::Duration};
@@ -73,8 +73,8 @@ pub(crate) fn raw(text: &str) -> Option<&RawValue> {
     serde_json::from_str(text).ok()
 }
 
-/// Removes whitespace from `text`, from which `value` was parsed. Keeps the digits and the key order, which a [`Value`]
-/// loses. Returns `None` if `text` repeats a key, because parsers differ in which of the members they return.
+/// Removes whitespace from `text`, from which `value` was parsed. Keeps the digits and the key order, which a
+/// [`Value`] loses. Returns `None` if `text` repeats a key, because parsers differ in the member that they keep.
 pub(crate) fn exact_text(text: &str, value: &Value) -> Option<String> {
     let (exact, members) = without_spaces(text);
     (members == count_members(value)).then_some(exact)

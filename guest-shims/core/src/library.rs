@@ -17,7 +17,7 @@ pub const LIBRARY_PATH: &str = "/data_js";
 /// The guest path of the Python packages.
 pub const PACKAGES_PATH: &str = "/app/site-packages";
 
-/// The files of a package library. A backend decides where they are stored.
+/// The files of a package library. A backend decides where the files are stored.
 pub trait LibraryFiles: Send + Sync {
     /// Returns the files by path, such as `a/b.js`, sorted.
     ///
@@ -125,7 +125,7 @@ impl<F: LibraryFiles> MountSource for Library<F> {
     }
 }
 
-/// The content of a standard library. A backend decides where it is stored.
+/// The content of a standard library. A backend decides where the content is stored.
 pub trait StandardFiles: Send + Sync + 'static {
     /// A file next to the archive.
     type File;
@@ -188,7 +188,8 @@ fn is_in(path: &str, directory: &str) -> bool {
     directory.is_empty() || path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns the name of the entry in `directory` through which `path` is reached; `None` if it is not below `directory`.
+/// Returns the name of the entry in `directory` through which `path` is reached; `None` if `path` is not below
+/// `directory`.
 fn next<'a>(path: &'a str, directory: &str) -> Option<&'a str> {
     let rest = if directory.is_empty() { path } else { path.strip_prefix(directory)?.strip_prefix('/')? };
     rest.split('/').next()

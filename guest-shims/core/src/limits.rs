@@ -49,10 +49,10 @@ pub struct Limits {
     /// `InternalError: out of memory`), or `ENOSPC` if files grow.
     ///
     /// The image itself is charged as 2 MiB, which is more than a small script modifies. The image is the same for
-    /// every script and mapped from a single file, and most of it, such as the C stack, is never touched. Image pages
-    /// that a script writes to become private memory without being charged. They never exceed the size of the image (52
-    /// to 110 MB for Python, 5 MiB for JavaScript). An execution therefore uses at most this limit plus the size of its
-    /// image.
+    /// every script and mapped from a single file, and most of it, such as the C stack, is never touched. When a
+    /// script writes to a page of the image, the page becomes private memory but is not charged. These pages never
+    /// exceed the size of the image (52 to 110 MB for Python, 5 MiB for JavaScript). An execution therefore uses at
+    /// most this limit plus the size of its image.
     pub memory_bytes: u64,
     /// Maximum amount of standard output to retain, in bytes. Default: 2,000,000. Further output is counted and
     /// dropped; the guest's write succeeds.

@@ -121,7 +121,8 @@ impl MemoryLimiter {
         self.peak_bytes.max(self.sum_bytes())
     }
 
-    /// Returns the total that a refused growth in the current execution would have led to; `None` if none was refused.
+    /// Returns the total that a refused growth in the current execution would have led to; `None` if no growth was
+    /// refused.
     #[must_use]
     pub fn refused_bytes(&self) -> Option<u64> {
         self.refused_bytes

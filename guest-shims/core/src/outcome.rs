@@ -89,7 +89,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns whether the script succeeded: it completed or exited with 0. Output on standard error does not matter.
+    /// Returns `true` if the script succeeded: it completed or exited with code 0. Output on standard error does not
+    /// matter.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Completed | Self::Exited { code: 0 })
@@ -104,8 +105,8 @@ impl Outcome {
         }
     }
 
-    /// Returns whether an allocation failed because of `limits.session_total_bytes`: the script had not used up its own
-    /// memory limit.
+    /// Returns `true` if an allocation failed because of `limits.session_total_bytes`: the script had not used up its
+    /// own memory limit.
     pub(crate) fn is_out_of_session_memory(&self) -> bool {
         match self {
             Self::Exhausted { resource: Resource::Memory, limit, used } => {
@@ -208,7 +209,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Returns whether output was dropped at the limit.
+    /// Returns `true` if output was dropped at the limit.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.total_bytes > self.bytes.len() as u64
@@ -245,12 +246,12 @@ pub fn changes(vfs: &Vfs, workspace: Option<RootId>, language: Language, persist
     changes
 }
 
-// The last line on standard error of a script that exceeded a limit. It tells readers who see only the streams why the
-// script stopped.
+// The last line on standard error of a script that exceeded a limit. The line tells readers who see only the streams
+// why the script stopped.
 
 /// Appends a line to standard error that names the limit that ended the script: `OutOfFuel`, `TimedOut` or
-/// `OutOfMemory`. The line counts as the script's output. If it does not fit into `max_bytes`, it replaces the end of
-/// the output.
+/// `OutOfMemory`. The line counts as the script's output. A line that does not fit into `max_bytes` replaces the end
+/// of the output.
 ///
 /// Returns the appended text, for streaming, or `None` if no limit ended the script.
 pub fn name_limit(outcome: &Outcome, stderr: &mut CapturedStream, max_bytes: u64) -> Option<String> {

@@ -34,7 +34,7 @@ pub enum Entropy {
 }
 
 impl Clock {
-    /// Returns whether the guest sees the same time in every run.
+    /// Returns `true` if the guest sees the same time in every run.
     #[must_use]
     pub fn is_repeatable(self) -> bool {
         matches!(self, Self::Fixed(_))
@@ -42,7 +42,7 @@ impl Clock {
 }
 
 impl Entropy {
-    /// Returns whether the guest sees the same random numbers in every run.
+    /// Returns `true` if the guest sees the same random numbers in every run.
     #[must_use]
     pub fn is_repeatable(self) -> bool {
         matches!(self, Self::Seeded(_))

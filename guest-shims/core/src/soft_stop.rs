@@ -1,8 +1,8 @@
 //! The soft stop, which interrupts a script with an exception before the hard stop unwinds its interpreter.
 //!
 //! Before a script runs, the driver returns words for the guest's memory that make the interpreter raise an exception
-//! at its next check. The host writes them at most once per execution: when only the reserve of fuel or time is left,
-//! or when the execution is cancelled. A script can ignore the exception, so only the hard stop is guaranteed.
+//! at its next check. The host writes these words at most once per execution: when only the reserve of fuel or time is
+//! left, or when the execution is cancelled. A script can ignore the exception, so only the hard stop is guaranteed.
 //!
 //! Times are relative to the start of the execution.
 
@@ -24,7 +24,7 @@ pub struct InterruptWords {
 }
 
 impl InterruptWords {
-    /// Returns the words for an image's interpreter.
+    /// Returns the words that interrupt an image's interpreter.
     pub fn of(driver: &dyn Driver, anchors: &Anchors) -> Result<Self, DriverError> {
         let of = |interrupt| driver.interrupt(anchors, interrupt);
         Ok(Self { fuel: of(Interrupt::Fuel)?, time: of(Interrupt::Time)?, cancelled: of(Interrupt::Cancelled)? })
@@ -44,13 +44,13 @@ pub struct SoftStop {
 }
 
 impl SoftStop {
-    /// Creates a soft stop with these reserves. A reserve of zero disables it for that resource.
+    /// Creates a soft stop with these reserves. A reserve of zero disables the soft stop for that resource.
     #[must_use]
     pub fn new(fuel_reserve: u64, time_reserve: Duration) -> Self {
         Self { fuel_reserve, time_reserve, ..Self::default() }
     }
 
-    /// Creates the soft stop of an execution that has `fuel` units of fuel. The reserves come from its limits.
+    /// Creates the soft stop of an execution that has `fuel` units of fuel. The reserves come from `limits`.
     /// Repeatable executions have no fuel reserve, because the host would notice the low fuel at a different point in
     /// each run.
     #[must_use]
@@ -102,7 +102,7 @@ impl SoftStop {
         self.grace
     }
 
-    /// Returns whether a cancelled guest is in its grace period.
+    /// Returns `true` if a cancelled guest is in its grace period.
     #[must_use]
     pub fn is_in_grace(&self) -> bool {
         self.grace.is_some()
@@ -116,7 +116,7 @@ impl SoftStop {
         self.grace.or_else(soft).map_or(deadline, |at| at.min(deadline))
     }
 
-    /// Returns whether an interrupt is pending that the guest has not seen yet. If so, the guest must not wait.
+    /// Returns `true` if an interrupt is pending that the guest has not seen yet. If so, the guest must not wait.
     #[must_use]
     pub fn is_unread(&self, memory: &(impl LinearMemory + ?Sized)) -> bool {
         let writes = self.requested.and_then(|interrupt| self.writes(interrupt));

@@ -80,7 +80,7 @@ impl PolicyRefusal {
 }
 
 impl ContractPolicy {
-    /// Returns whether equal requests always run identically, including the fuel that they use.
+    /// Returns `true` if equal requests always run identically, including the fuel that they use.
     #[must_use]
     pub fn is_repeatable(&self) -> bool {
         self.clock.is_repeatable() && self.entropy.is_repeatable()

@@ -1,4 +1,5 @@
-//! The inputs of an execution. With a journal, they are recorded or replayed. Otherwise, they come from the platform.
+//! The inputs of an execution. With a journal, the inputs are recorded or replayed. Without a journal, the inputs come
+//! from the platform.
 
 use std::{mem, time::Duration};
 
@@ -144,7 +145,7 @@ impl<P: Platform> ExecutionCtx<P> {
         }
     }
 
-    /// Records the calls that have ended. Fails if the execution differs from the recording that it replays.
+    /// Records the tool calls that have ended. Fails if the execution differs from the recording that it replays.
     pub(super) fn journal_calls(&mut self) -> Result<(), Stop> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         if let Some(difference) = journal.difference() {
@@ -159,8 +160,8 @@ impl<P: Platform> ExecutionCtx<P> {
         Ok(())
     }
 
-    /// Replays the ends of calls, up to the next entry of another type or the first call that the script has not made
-    /// yet.
+    /// Replays the ends of tool calls, up to the next entry of another type or the first call that the script has not
+    /// made yet.
     pub(super) fn repeat_ended_calls(&mut self) {
         let (Some(journal), Some(tools)) = (&mut self.journal, &mut self.tools) else { return };
         if !journal.is_repeating() {

@@ -27,8 +27,8 @@ pub trait Platform: Sized {
     /// Returns the current time, in nanoseconds since 1970.
     fn realtime_ns(&self) -> u64;
 
-    /// Returns the elapsed time on `watch` and whether the execution is cancelled. Every deadline check calls this
-    /// method, so one method returns both, from a single clock reading.
+    /// Returns the elapsed time on `watch` and the cancellation state. Every deadline check calls this method, so one
+    /// method returns both, from a single clock reading.
     fn moment(&self, watch: &Self::Watch) -> Moment {
         Moment { elapsed: watch.elapsed(), is_cancelled: false }
     }
@@ -41,8 +41,8 @@ pub trait Platform: Sized {
     /// Receives output when the host accepts it from the guest.
     fn output(&mut self, _stream: Stream, _bytes: &[u8]) {}
 
-    /// Waits for standard input that was not provided in advance. Returns `None` at its end, or if a soft stop
-    /// ends the wait.
+    /// Waits for standard input that was not provided in advance. Returns `None` at the end of the input, or if a soft
+    /// stop ends the wait.
     fn stdin<M: LinearMemory + ?Sized>(
         _ctx: &mut ExecutionCtx<Self>,
         _fuel_left: u64,
@@ -85,7 +85,7 @@ pub trait Platform: Sized {
     fn on_difference(&self, _difference: &str) {}
 }
 
-/// An execution's elapsed time, and whether it has been cancelled.
+/// The elapsed time and cancellation state of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The elapsed time; zero without a clock.
@@ -160,7 +160,7 @@ impl<P: Platform> ExecutionCtx<P> {
         }
     }
 
-    /// Changes the start of the execution.
+    /// Sets the start of the execution.
     #[must_use]
     pub fn begun_at(self, begun: P::Watch) -> Self {
         Self { begun, ..self }
@@ -190,7 +190,8 @@ impl<P: Platform> ExecutionCtx<P> {
         Self { tools: Some(tools), ..self }
     }
 
-    /// Records the execution in a journal, or replays a recording. Call this after [`with_tools`](Self::with_tools).
+    /// Records the execution in a journal, or replays a recording. Call this method after
+    /// [`with_tools`](Self::with_tools).
     #[must_use]
     pub fn with_journal(mut self, journal: Journal) -> Self {
         if journal.is_repeating() {
@@ -331,7 +332,7 @@ impl<P: Platform> ExecutionCtx<P> {
         self.wait(end, false, fuel_left, memory)
     }
 
-    /// Passes a guest's message to the tools. Returns `true` if it was a tool call.
+    /// Passes a guest's message to the tools. Returns `true` if the message was a tool call.
     pub(crate) fn send(&mut self, message: &[u8]) -> bool {
         self.repeat_ended_calls();
         let is_call = self.tools.as_mut().is_some_and(|tools| tools.send(message));

@@ -1,4 +1,5 @@
-//! Individual changes to a workspace. A change that fails can have partial effects; [`atomically`] prevents them.
+//! Individual changes to a workspace. A change that fails can have partial effects; [`atomically`] prevents partial
+//! effects.
 
 use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError};
 
@@ -35,11 +36,11 @@ fn check_free(vfs: &mut Vfs, top: InodeId, path: &str, if_exists: IfExists) -> R
     }
 }
 
-/// Writes a file and creates missing parent directories.
+/// Writes a file and creates missing ancestor directories.
 ///
 /// # Errors
-/// [`FileError::Exists`] if the name exists and `if_exists` is [`IfExists::Fail`]. Also fails if the path is invalid, a
-/// parent is not a directory, or a limit on files is reached.
+/// [`FileError::Exists`] if the name exists and `if_exists` is [`IfExists::Fail`]. Also fails if the path is invalid,
+/// an ancestor is not a directory, or a limit on files is reached.
 pub fn write(vfs: &mut Vfs, root: RootId, path: &str, bytes: &[u8], if_exists: IfExists) -> Result<(), FileError> {
     let path = entry_path(path)?;
     let top = top(vfs, root)?;
@@ -47,11 +48,11 @@ pub fn write(vfs: &mut Vfs, root: RootId, path: &str, bytes: &[u8], if_exists: I
     vfs.write_file(root, &path, bytes).map_err(|error| FileError::refused("write", &path)(error.reason))
 }
 
-/// Creates a directory and missing parents.
+/// Creates a directory and its missing ancestors.
 ///
 /// # Errors
-/// [`FileError::Exists`] if the name exists. Also fails if the path is invalid, a parent is not a directory, or a limit
-/// on files is reached.
+/// [`FileError::Exists`] if the name exists. Also fails if the path is invalid, an ancestor is not a directory, or a
+/// limit on files is reached.
 pub fn make_dir(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> {
     let path = entry_path(path)?;
     let top = top(vfs, root)?;

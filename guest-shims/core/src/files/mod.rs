@@ -173,8 +173,8 @@ impl FileError {
 
 /// Normalizes a path: removes `.` and repeated slashes. The workspace itself becomes `""`.
 ///
-/// The file system resolves `..` inside the workspace and refuses it only if it escapes. This function always refuses
-/// `..`, because its meaning depends on links that the guest created.
+/// The file system resolves `..` inside the workspace and refuses `..` only if the path escapes. This function always
+/// refuses `..`, because its meaning depends on links that the guest created.
 pub fn inside_path(path: &str) -> Result<String, FileError> {
     if let Some(reason) = path_fault(path) {
         return Err(FileError::Path { path: path.to_owned(), reason });

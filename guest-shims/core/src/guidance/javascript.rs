@@ -390,14 +390,14 @@ pub(super) fn typescript_advice(failure: &UncaughtException<'_>) -> Option<Advic
     Some(Advice::new(AdviceKind::TypescriptSyntax, *summary, &[step]).with(required(failure)))
 }
 
-/// Returns whether the error is in a TypeScript file that the script imports, and not in the script.
+/// Returns `true` if the error is in a TypeScript file that the script imports, and not in the script.
 fn is_in_module(failure: &UncaughtException<'_>) -> bool {
     let place = failure.raised.traceback.lines().find_map(|line| line.trim_start().strip_prefix("at "));
     let is_types = |place: &str| [".ts:", ".mts:", ".cts:"].iter().any(|extension| place.contains(extension));
     failure.raised.line.is_none() && place.is_some_and(is_types)
 }
 
-/// Corrects `import name = require('…')` to JavaScript.
+/// Converts `import name = require('…')` to JavaScript.
 fn required(failure: &UncaughtException<'_>) -> Option<Correction> {
     let line = failure.line()?;
     let rest = line.trim_start().strip_prefix("import ")?;
@@ -412,7 +412,7 @@ fn required(failure: &UncaughtException<'_>) -> Option<Correction> {
     failure.corrected(format!("{}const {rest}", line.get(..indent)?))
 }
 
-/// Returns whether a line of JavaScript probably contains types.
+/// Returns `true` if a line of JavaScript probably contains types.
 fn looks_like_typescript(line: &str) -> bool {
     let line = line.trim();
     let line = line.strip_prefix("export ").unwrap_or(line);

@@ -48,13 +48,13 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
     }
 }
 
-/// Returns whether Python's parser exhausted its own stack. The parser's stack is independent of the script's memory
+/// Returns `true` if Python's parser exhausted its own stack. The parser's stack is independent of the script's memory
 /// limit.
 pub(super) fn is_parser_stack(message: &str) -> bool {
     message.contains("too complex to parse") || message.contains("Parser stack overflow")
 }
 
-/// Returns whether Python's compiler exceeded its depth limit, which means that the source is nested too deeply.
+/// Returns `true` if Python's compiler exceeded its depth limit, which means that the source is nested too deeply.
 pub(super) fn is_compiler_stack(message: &str) -> bool {
     message.ends_with("during compilation")
 }
@@ -118,7 +118,7 @@ pub(super) fn of_output(facts: &Facts<'_>) -> Option<Advice> {
     Some(or_raised(advice, facts, name))
 }
 
-/// Returns whether a path is in the workspace or in the scratch directory. Relative paths start in the workspace.
+/// Returns `true` if a path is in the workspace or in the scratch directory. Relative paths start in the workspace.
 fn is_in_workspace(path: &str) -> bool {
     let from = if path.starts_with('/') { "" } else { WORKSPACE };
     let mut parts = Vec::new();
@@ -200,8 +200,8 @@ fn denied(path: &str, target: Option<&str>, language: Language) -> Advice {
     advice
 }
 
-/// Returns advice on a path in the workspace that does not exist, or whose directory does not. If the call has two
-/// paths, the missing directory is that of the target.
+/// Returns advice on a path in the workspace that does not exist, or whose directory does not exist. If the call has
+/// two paths, the missing directory is the directory of the target.
 fn missing_path_advice(path: &str, target: Option<&str>, language: Language) -> Advice {
     let list = "List the directory before you open a file. Without a session, each execution starts with only the files that its caller provides.";
     let named = quoted(path);
@@ -271,8 +271,8 @@ pub(super) fn advice(message: &str) -> Option<Advice> {
     None
 }
 
-/// Returns whether the message is about a request that the policy allowed and that failed. Recognizes the messages of
-/// `glovebox-network`.
+/// Returns `true` if the message is about a request that the policy allowed and that failed. Recognizes the messages
+/// of `glovebox-network`.
 pub(super) fn was_tried(message: &str) -> bool {
     ["cannot connect to `", "sent an invalid response: ", "the response was incomplete after "]
         .iter()

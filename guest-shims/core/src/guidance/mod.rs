@@ -25,8 +25,8 @@ pub struct Guidance {
     pub advice: Vec<Advice>,
 }
 
-/// Returns the modules that need no installation, for suggestions in place of a misspelt name. Tests check that each of
-/// them exists and that the list is complete.
+/// Returns the modules that need no installation, for suggestions in place of a misspelt name. Tests check that each
+/// module exists and that the list is complete.
 pub fn modules(language: Language) -> impl Iterator<Item = &'static str> {
     match language {
         Language::Python => PYTHON_MODULES,
@@ -211,7 +211,7 @@ impl<'a> UncaughtException<'a> {
     }
 }
 
-/// Returns whether the source starts with a Markdown code fence.
+/// Returns `true` if the source starts with a Markdown code fence.
 fn is_fenced(source: &str) -> bool {
     source.trim_start().starts_with("```")
 }
@@ -330,7 +330,7 @@ const VENDORED: [&str; 4] = ["csv-simple", "json-utils", "sandbox-utils", "strin
 /// Maximum length of a name to compare, in characters.
 const MAX_NAME_CHARS: usize = 64;
 
-/// Returns whether a list, separated by spaces, contains a word.
+/// Returns `true` if a list, separated by spaces, contains a word.
 fn has_word(words: &str, word: &str) -> bool {
     words.split(' ').any(|other| other == word)
 }

@@ -324,7 +324,7 @@ fn syntax(failure: &UncaughtException<'_>) -> Advice {
     advice(&[step]).with(correction)
 }
 
-/// Returns whether the text is complete enough to become an argument: balanced, without a comment or a second
+/// Returns `true` if the text is complete enough to become an argument: balanced, without a comment or a second
 /// statement.
 fn is_whole(text: &str) -> bool {
     let closed = |open: char, close: char| text.matches(open).count() == text.matches(close).count();

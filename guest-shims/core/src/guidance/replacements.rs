@@ -83,7 +83,8 @@ pub(super) const IN_DATA_RUNTIME: &str = "\
     pyparsing pypdf regex reportlab scipy seaborn sklearn statsmodels sympy tomli_w toolz tqdm \
     typing_extensions xlrd xmltodict yaml";
 
-/// Well-known packages that do not exist here and whose names resemble those of other modules. They are not misspelt.
+/// Well-known packages that do not exist here and whose names resemble those of other modules. These names are not
+/// treated as misspellings.
 pub(super) const RESEMBLING: &str = "\
     Bio GPUtil ase bidict cssselect diskcache dns docker graphviz inflect keyboard lime passlib platformdirs pydot \
     pylint scs sktime structlog sunpy tabula tokenizers";
@@ -113,7 +114,7 @@ pub(super) fn replacement(table: &[(&str, &'static str)], name: &str) -> Option<
     table.iter().find(|(names, _)| has_word(names, name)).map(|(_, instead)| *instead)
 }
 
-/// Returns the modules that advice suggests in place of missing Python modules. Tests import each of them.
+/// Returns the modules that advice suggests in place of missing Python modules. Tests import each of these modules.
 pub fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'static str> {
     const NO_MODULES: [&str; 7] = ["assert", "await", "open", "print", "xml_to_dict", "yaml_dump", "yaml_load"];
     let with_data = INSTEAD_WITH_DATA.iter().filter(move |_| has_data_packages).map(|(_, instead)| *instead);

@@ -145,7 +145,7 @@ impl<'a> Body<'a> {
         Ok(bytes)
     }
 
-    /// Reads the globals. They must equal the image's values between executions. Other values would let an attacker
+    /// Reads the globals, which must equal the image's values between executions. Other values would let an attacker
     /// choose the stack pointer.
     fn globals(&mut self, image: &ImageView<'_>) -> Result<Vec<(String, u64)>, ResumeError> {
         let wrong = || damaged("its WebAssembly globals differ from the image's");

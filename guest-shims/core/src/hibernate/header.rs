@@ -28,7 +28,7 @@ const MAX_HEADER_BYTES: usize = 4096;
 const MAX_LABEL_BYTES: usize = 200;
 
 /// The header of a hibernated session. Its fields are untrusted: any program may have written them. Resuming checks
-/// them against the image and the policy.
+/// the fields against the image and the policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -76,7 +76,7 @@ impl HibernatedInfo {
     pub(super) fn new(image: &ImageView<'_>, saved: &SavedSession) -> Self {
         Self {
             image_sha256: image.identity.to_owned(),
-            // A custom binary's name is a path. It may contain any text and would reveal details of the machine.
+            // A custom binary's name is a path, which may contain any text and would reveal details of the machine.
             runtime: if is_label(image.runtime) { image.runtime.to_owned() } else { "custom".to_owned() },
             version: image.version.map(str::to_owned),
             language: image.language,
@@ -278,7 +278,7 @@ pub enum Seal {
 
 impl Seal {
     /// Starts a seal. With a key, the seal also covers `bound_to`: bytes sealed under one name are invalid under any
-    /// other.
+    /// other name.
     #[must_use]
     pub fn new(key: Option<&SessionKey>, bound_to: &str) -> Self {
         let Some(SessionKey(key)) = key else { return Self::Sha256(Sha256::new()) };

@@ -72,7 +72,7 @@ pub struct SavedSession {
     pub globals: Vec<(String, u64)>,
     /// The seeded entropy's key; `None` with the host's entropy.
     pub entropy_key: Option<[u8; 32]>,
-    /// The number of forks so far. The seeds of later forks depend on it.
+    /// The number of forks so far. The seeds of later forks depend on this number.
     pub forks: u64,
     /// The pages that differ from the image's.
     pub pages: Pages,

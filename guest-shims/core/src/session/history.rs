@@ -63,7 +63,7 @@ impl History {
         id
     }
 
-    /// Turns an automatic newest checkpoint into a requested one. Returns the newest checkpoint's ID.
+    /// Marks the newest checkpoint as requested if it was automatic. Returns the checkpoint's ID.
     pub fn keep_last(&mut self, max: usize) -> Option<CheckpointId> {
         if self.saved.last()?.automatic {
             self.make_room(max);
@@ -91,8 +91,8 @@ impl History {
         self.saved.iter().map(|saved| saved.commits).min()
     }
 
-    /// Returns whether a checkpoint is due before the next execution. `executions` is the number of executions so far.
-    /// `changed` is `true` if the guest may differ from the last checkpoint.
+    /// Returns `true` if a checkpoint is due before the next execution. `executions` is the number of executions so
+    /// far. `changed` is `true` if the guest may differ from the last checkpoint.
     #[must_use]
     pub fn is_due(&self, policy: &SessionPolicy, executions: u64, changed: bool) -> bool {
         let Some(saved) = self.last() else { return policy.interval(0).is_some() };
@@ -155,8 +155,8 @@ impl History {
         self.saved.iter().map(info).collect()
     }
 
-    /// Returns the bytes held by all checkpoints. Pages that requested checkpoints share count once. Files count for
-    /// every checkpoint, even if shared.
+    /// Returns the bytes held by all checkpoints. A page that several requested checkpoints share counts once. A
+    /// file counts for every checkpoint, even if it is shared.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.retained_bytes.saturating_add(self.automatic_bytes())

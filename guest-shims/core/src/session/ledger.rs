@@ -144,8 +144,8 @@ impl Reservation {
         fits
     }
 
-    /// Adds `bytes` that are already in use, without checking the limit. The total can exceed it only if other sessions
-    /// have grown since the caller read [`available_bytes`](Self::available_bytes).
+    /// Adds `bytes` that are already in use, without checking the limit. The total can exceed the limit only if other
+    /// sessions have grown since the caller read [`available_bytes`](Self::available_bytes).
     pub fn add(&mut self, bytes: u64) {
         self.totals.bytes.fetch_add(bytes, Ordering::SeqCst);
         self.bytes = self.bytes.saturating_add(bytes);

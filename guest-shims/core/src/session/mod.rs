@@ -2,7 +2,7 @@
 //!
 //! * [`SessionState`]: the state machine, on top of a [`SessionBackend`]; the `recovery` module replaces lost guests.
 //! * [`Checkpoint`]: a saved state; [`Pages`]: its memory, as the difference from the image.
-//! * [`History`]: a session's checkpoints, when the next one is due, and which one an undo returns to.
+//! * [`History`]: a session's checkpoints, their schedule, and the target of an undo.
 //! * [`SessionLedger`]: the total usage of all sessions.
 
 mod history;
@@ -93,8 +93,9 @@ pub trait SessionBackend {
     /// Fails if the state (for example its globals) does not match the image, or if no instance is available.
     fn instantiate(&self, state: &Checkpoint, wasi: Wasi) -> Result<Guest<Self::Machine>, Self::Error>;
 
-    /// Returns an idle guest's memory, as its difference from the image. Pages that equal pages of `earlier`, the
-    /// last checkpoint, are shared with it. The globals are the image's mutable globals, ordered by export name.
+    /// Returns an idle guest's memory, as its difference from the image. Pages that equal pages of `earlier`, the last
+    /// checkpoint, share that checkpoint's storage. The globals are the image's mutable globals, ordered by export
+    /// name.
     ///
     /// # Errors
     /// Fails if the guest has left a global changed.
@@ -113,11 +114,12 @@ pub trait SessionBackend {
     /// since.
     fn on_restored(&mut self, guest: &mut Guest<Self::Machine>, _pages: &Pages, is_same: bool);
 
-    /// Called when the session starts with another session's pages, which its first checkpoint may share.
+    /// Called when the session starts with another session's pages, which the new session's first checkpoint may
+    /// share.
     fn on_resumed(&mut self, _pages: Pages) {}
 
-    /// Prepares the guest for a call. With `keep_pages`, a checkpoint also contains the guest's pages, so they are
-    /// worth keeping.
+    /// Prepares the guest for a call. `keep_pages` is `true` if a checkpoint may share the guest's stored pages, which
+    /// are then worth keeping.
     fn prepare_call(&mut self, _guest: &mut Guest<Self::Machine>, _keep_pages: bool) -> Result<(), Self::Error> {
         Ok(())
     }
@@ -168,7 +170,7 @@ pub trait SessionBackend {
         SessionError { id: self.setup().id, failure }.into()
     }
 
-    /// Returns whether a failed operation may succeed later, for example when an instance becomes available.
+    /// Returns `true` if a failed operation may succeed later, for example when an instance becomes available.
     fn is_temporary(_error: &Self::Error) -> bool {
         true
     }

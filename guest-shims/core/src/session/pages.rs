@@ -67,14 +67,14 @@ impl Pages {
     }
 
     /// Like [`write_to`](Self::write_to), but calls `write` with the address and content of each page. Stops and
-    /// returns `false` when `write` does.
+    /// returns `false` when `write` returns `false`.
     pub fn write_with(&self, mut write: impl FnMut(u32, &[u8]) -> bool) -> bool {
         let page_bytes = u32::try_from(PAGE_BYTES).unwrap_or(u32::MAX);
         let mut pages = self.0.iter();
         pages.all(|(number, page)| number.checked_mul(page_bytes).is_some_and(|at| write(at, page.as_slice())))
     }
 
-    /// Returns whether all pages fit in a memory of `memory_bytes`.
+    /// Returns `true` if all pages fit in a memory of `memory_bytes`.
     #[must_use]
     pub fn fit_in(&self, memory_bytes: u64) -> bool {
         self.0.last().is_none_or(|(last, _)| (u64::from(*last) + 1).saturating_mul(PAGE_BYTES as u64) <= memory_bytes)

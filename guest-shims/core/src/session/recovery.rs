@@ -168,7 +168,7 @@ pub struct Checkpoint {
     pub memory_bytes: u64,
     /// The pages that differ from the image's pages.
     pub pages: Pages,
-    /// The mutable globals' bits, ordered by export name. In an idle guest, they have the image's values.
+    /// The mutable globals' bits, ordered by export name. In an idle guest, the globals have the image's values.
     pub globals: Vec<(String, u64)>,
     /// The host's state for the guest. Its monotonic clock includes the age of the saved instance.
     pub wasi: Wasi,
@@ -176,8 +176,8 @@ pub struct Checkpoint {
     pub executions: u64,
     /// The key of seeded entropy: the policy's, or a fork's own. `None` with the host's entropy.
     pub entropy_key: Option<[u8; 32]>,
-    /// The number of forks that the session has made. An undo does not reset it, so that every fork draws distinct
-    /// numbers. A fork itself starts at 0 with its own key.
+    /// The number of forks that the session has made. An undo does not reset the number, so that every fork draws
+    /// distinct numbers. A fork itself starts at 0 with its own key.
     pub forks: u64,
 }
 

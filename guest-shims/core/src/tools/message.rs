@@ -22,8 +22,8 @@ pub(super) enum Message {
         name: String,
         /// The arguments. An object, unless the guest sent another value.
         arguments: Value,
-        /// The arguments as JSON text, with the guest's digits and key order. If the guest has repeated a key, contains
-        /// only its last value, in which integers can be rounded.
+        /// The arguments as JSON text, with the guest's digits and key order. If the guest has repeated a key,
+        /// contains only the key's last value, in which integers can be rounded.
         text: String,
         repeats_key: bool,
     },
@@ -37,7 +37,7 @@ const MAX_ID: u64 = (1 << 53) - 1;
 const NOT_AN_OBJECT: &str = "it is not a JSON object";
 
 /// Returns the reason why the parser rejected a message. The parser converts integers beyond 64 bits to floats, and
-/// rejects those that no float can represent.
+/// rejects numbers that no float can represent.
 fn rejection_reason(error: &serde_json::Error) -> &'static str {
     let text = error.to_string();
     if text.starts_with("number out of range") {
@@ -50,7 +50,8 @@ fn rejection_reason(error: &serde_json::Error) -> &'static str {
 }
 
 impl Message {
-    /// Parses a message. On failure, returns the reason why it is invalid. The parser limits nesting to 127 levels.
+    /// Parses a message. On failure, returns the reason why the message is invalid. The parser limits nesting to 127
+    /// levels.
     pub(super) fn parse(text: &[u8]) -> Result<Self, &'static str> {
         let mut fields = match serde_json::from_slice(text) {
             Ok(Value::Object(fields)) => fields,
@@ -99,8 +100,8 @@ impl Message {
     }
 }
 
-/// Returns an upper bound, in bytes, on the host memory that a JSON text takes when parsed into values. Use it to check
-/// untrusted text before parsing.
+/// Returns an upper bound, in bytes, on the host memory that a JSON text takes when parsed into values. Use this bound
+/// to check untrusted text before parsing.
 ///
 /// ```
 /// assert!(glovebox_core::tools::weight(br#"[{"":0},{"":0}]"#) > 1_000);

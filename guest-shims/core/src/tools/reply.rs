@@ -119,8 +119,8 @@ impl ToolError {
         Self::of(ToolErrorKind::Failed, message)
     }
 
-    /// Creates a failure of this category, which determines the exception's class in the guest. Use it to forward the
-    /// failure of another host or component.
+    /// Creates a failure of this category, which determines the exception's class in the guest. Use this function to
+    /// forward the failure of another host or component.
     #[must_use]
     pub fn of(kind: ToolErrorKind, message: impl fmt::Display) -> Self {
         Self { kind, message: message.to_string() }

@@ -29,7 +29,7 @@ const MAX_DEPTH: usize = 127;
 /// about 1.
 const MAX_COST: u64 = 100_000_000;
 
-/// Rejected keywords. Their schemas depend on the evaluation path or on other documents.
+/// Rejected keywords, whose schemas depend on the evaluation path or on other documents.
 const REFUSED: [&str; 3] = ["$dynamicRef", "$recursiveRef", "discriminator"];
 
 /// The costs of a schema.
@@ -49,9 +49,9 @@ struct Node {
     times: u64,
     /// Schemas that apply to the same value.
     here: Vec<usize>,
-    /// Schemas for the value's members. At most one of them applies to each member.
+    /// Schemas for the value's members. At most one of these schemas applies to each member.
     either: Vec<usize>,
-    /// Schemas for the value's members. All of them apply to each member.
+    /// Schemas for the value's members. All of these schemas apply to each member.
     also: Vec<usize>,
 }
 

@@ -81,7 +81,7 @@ impl Tally {
         self.refused
     }
 
-    /// Counts a call and records it as unfinished. Refuses it if the number of calls would exceed the limit.
+    /// Counts a call and records it as unfinished. Refuses the call if the number of calls would exceed the limit.
     pub(super) fn begin(&mut self, name: &str, arguments: &str, now: Duration) -> Result<StartedCall, CallFailure> {
         if self.counted >= self.max_calls {
             self.refused += 1;
@@ -240,7 +240,8 @@ impl ToolMemory {
         self.room_bytes.store(bytes, Ordering::SeqCst);
     }
 
-    /// Sets the room, unless tool calls use more. Returns whether the room was set. Called only on the guest's thread.
+    /// Sets the room, unless tool calls use more. Returns `true` if the room was set. Called only on the guest's
+    /// thread.
     pub fn try_set_room(&self, bytes: u64) -> bool {
         let before = self.room_bytes.swap(bytes, Ordering::SeqCst);
         if self.held_bytes() <= bytes {

@@ -17,8 +17,8 @@ const MAX_PATTERN_BYTES: usize = 4_096;
 /// A parsed pattern and the directories that it can match in.
 pub(super) struct Pattern {
     pub(super) matcher: Matcher,
-    /// The literal directories at the beginning of the pattern. The search starts below them, because a host directory
-    /// is listed on first access and may be large.
+    /// The literal directories at the beginning of the pattern. The search starts below these directories, because a
+    /// host directory is listed on first access and may be large.
     pub(super) prefix: Vec<String>,
     /// The maximum depth of a match, in names below the prefix.
     pub(super) max_depth: usize,
@@ -76,7 +76,7 @@ impl Matcher {
         matcher
     }
 
-    /// Returns whether a path matches, and the number of steps that matching took.
+    /// Matches a path. Returns `true` if the pattern matches, and the number of steps that matching took.
     pub(super) fn run(&self, path: &str) -> (bool, usize) {
         let (mut now, mut after) = (Set::new(self.states.len()), Set::new(self.states.len()));
         now.insert(self.start);
@@ -223,7 +223,7 @@ enum Token {
     SlashDirs,
     /// `/**` at the end of a pattern or an alternative: a slash and everything after it.
     SlashAll,
-    /// `{a,b}`, without empty alternatives: `globset` ignores them, even in `{}` and `{{},}`.
+    /// `{a,b}`, without empty alternatives. `globset` ignores empty alternatives, even in `{}` and `{{},}`.
     Alternatives(Vec<Vec<Token>>),
 }
 

@@ -25,7 +25,8 @@ struct ComparisonCounts {
 
 impl ComparisonCounts {
     fn pattern(&mut self, pattern: &str, paths: &[String]) {
-        // `globset` drops the brace of `\{**`: at `**` it checks the previous character, whether escaped or not.
+        // `globset` drops the brace of `\{**`: at `**` it checks the previous character, even if that character is
+        // escaped.
         if pattern.contains("\\{**") || pattern.contains("\\,**") {
             return;
         }

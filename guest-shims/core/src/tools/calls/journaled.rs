@@ -26,13 +26,13 @@ pub(super) struct JournaledCalls<T> {
     times: Vec<Duration>,
     /// The number of refused calls before the suspension.
     refused: u64,
-    /// The duration of the replay. The records of calls exclude it.
+    /// The duration of the replay. The records of calls exclude this duration.
     repeating: Duration,
 }
 
 impl<R: ToolRunner> ToolCalls<R> {
-    /// Starts keeping track of the calls for a journal. `repeats` contains the times of the calls to replay. If it is
-    /// set, no tool is called until [`start_unanswered`](Self::start_unanswered).
+    /// Starts keeping track of the calls for a journal. `repeats` contains the times of the calls to replay. If
+    /// `repeats` is set, no tool is called until [`start_unanswered`](Self::start_unanswered).
     pub(crate) fn journal(&mut self, repeats: Option<Vec<Duration>>) {
         self.journaled = Some(JournaledCalls {
             ended: Vec::new(),
@@ -117,8 +117,9 @@ impl<R: ToolRunner> ToolCalls<R> {
         true
     }
 
-    /// Returns replayed calls to the queue, until it contains `queued` calls as in the recording. A replay starts calls
-    /// as early as `tool_calls_at_once` allows. In the first run, [`ToolRunner::turn`] may have delayed them further.
+    /// Returns replayed calls to the queue, until it contains `queued` calls as in the recording. A replay starts
+    /// calls as early as `tool_calls_at_once` allows. In the first run, [`ToolRunner::turn`] may have delayed the
+    /// calls further.
     pub(crate) fn requeue(&mut self, queued: usize) {
         let Some(repeated) = self.journaled.as_mut().and_then(|journaled| journaled.repeated.as_mut()) else { return };
         while self.queued.len() < queued {
@@ -182,7 +183,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         self.finish(id, index, answer, ended);
     }
 
-    /// Handles a guest's message. Returns `true` if it is a tool call.
+    /// Handles a guest's message. Returns `true` if the message is a tool call.
     pub fn send(&mut self, text: &[u8]) -> bool {
         let ended = |calls: &Self| calls.journaled.as_ref().map_or(0, |journaled| journaled.ended.len());
         let (unread_before, ended_before) = (self.unread.len(), ended(self));

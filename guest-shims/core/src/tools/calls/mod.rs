@@ -177,12 +177,12 @@ impl<R: ToolRunner> ToolCalls<R> {
         &self.account
     }
 
-    /// Returns whether a reply is available.
+    /// Returns `true` if a reply is available.
     pub(crate) fn has_reply(&self) -> bool {
         !self.unread.is_empty()
     }
 
-    /// Returns whether the answer to a running call is available.
+    /// Returns `true` if the answer to a running call is available.
     pub fn has_answer(&self) -> bool {
         self.runner.has_answer()
     }
@@ -203,7 +203,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         self.runner.begin_wait(is_poll, &self.running)
     }
 
-    /// Handles a guest's message. Returns `true` if it is a tool call.
+    /// Handles a guest's message. Returns `true` if the message is a tool call.
     pub(super) fn take_message(&mut self, text: &[u8]) -> bool {
         if self.unread.len() >= UNREAD_MAX {
             return false;

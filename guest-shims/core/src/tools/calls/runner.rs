@@ -25,7 +25,7 @@ pub trait ToolRunner {
     /// Returns the tools that scripts may call.
     fn tools(&self) -> &Toolset<Self::Tool>;
 
-    /// Returns the tool of a reserved name. Scripts call it like any other tool.
+    /// Returns the tool of a reserved name. Scripts call this tool like any other tool.
     fn reserved(&self, _name: &str) -> Option<Self::Tool> {
         None
     }
@@ -52,7 +52,7 @@ pub trait ToolRunner {
         Vec::new()
     }
 
-    /// Returns whether the answer to a running call is available.
+    /// Returns `true` if the answer to a running call is available.
     fn has_answer(&self) -> bool {
         false
     }
@@ -72,7 +72,7 @@ pub trait ToolRunner {
     /// Abandons a call. Its tool may continue to run.
     fn abandon(&self, _index: usize, _running: &Self::Running) {}
 
-    /// Called when the guest starts to wait for replies. The flag is `true` if the guest only polls.
+    /// Called when the guest starts to wait for replies. `is_poll` is `true` if the guest only polls.
     fn begin_wait(&mut self, _is_poll: bool, _running: &[RunningCall<Self::Running>]) -> Option<Self::Wait> {
         None
     }

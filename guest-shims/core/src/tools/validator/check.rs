@@ -17,7 +17,7 @@ struct Check<'a> {
     schemas: &'a [Vec<Rule>],
     /// The remaining steps for regular expressions.
     steps: Cell<u64>,
-    /// The reason why the check was stopped early. If it was, all other results are meaningless.
+    /// The reason why the check was stopped early. If the check was stopped, all other results are meaningless.
     stopped: Cell<Option<&'static str>>,
 }
 
@@ -244,7 +244,7 @@ impl Check<'_> {
         }
     }
 
-    /// Adds the members of a value that a matching rule has evaluated to `into`.
+    /// Adds to `into` the members of a value that a matching rule has evaluated.
     fn evaluate<'v>(
         &self,
         rule: &Rule,

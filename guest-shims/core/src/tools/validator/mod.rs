@@ -1,9 +1,9 @@
 //! Validates tool arguments against JSON Schema.
 //!
-//! The `jsonschema` crate takes 2.6 MB as WebAssembly, more than an interpreter. This validator implements
-//! draft 2020-12, and the forms of `items` and `dependencies` in earlier drafts. It behaves the same in the engine and
-//! in the provider. All other keywords, including `format`, are annotations, as in that draft. Unsupported keywords
-//! that would have to be enforced are rejected by name. The tests compare the validator with `jsonschema`.
+//! The `jsonschema` crate takes 2.6 MB as WebAssembly, more than an interpreter. This validator implements draft
+//! 2020-12, and the forms of `items` and `dependencies` in earlier drafts. The validator behaves the same in the
+//! engine and in the provider. All other keywords, including `format`, are annotations, as in that draft. Unsupported
+//! keywords that would have to be enforced are rejected by name. The tests compare the validator with `jsonschema`.
 //!
 //! Regular expressions are matched in linear time, so look-around and back-references are rejected. `\d`, `\w`, `\s`
 //! and `\b` are limited to ASCII. The number of matching steps in a check is limited, because a check cannot be
@@ -195,7 +195,7 @@ impl Pattern {
         (text.len() as u64 + 1).saturating_mul(self.states)
     }
 
-    /// Returns whether the expression matches anywhere in a string.
+    /// Returns `true` if the expression matches anywhere in a string.
     fn matches(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
@@ -215,7 +215,7 @@ fn is_of_type(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Returns whether two values are equal in JSON Schema: 1 equals 1.0.
+/// Returns `true` if two values are equal in JSON Schema: 1 equals 1.0.
 fn json_equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
@@ -230,7 +230,7 @@ fn json_equal(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Returns whether an array has equal items. Sorts the items by text, to avoid comparing all pairs of a long array.
+/// Returns `true` if an array has equal items. Sorts the items by text, to avoid comparing all pairs of a long array.
 fn has_equals(value: &Value) -> bool {
     let Some(items) = value.as_array() else { return false };
     let mut texts: Vec<String> = items.iter().map(|item| with_floats(item).to_string()).collect();
