@@ -39,8 +39,8 @@ impl GuestMachine {
         &self.memory
     }
 
-    /// Turns the guest into a session's guest. Guest pages that equal pages in `pages` are shared with them. `is_known`
-    /// is `true` if `pages` contains exactly the guest's private pages.
+    /// Turns the guest into a session's guest. A saved guest page that equals a page in `pages` shares that page's
+    /// storage. `is_known` is `true` if `pages` contains exactly the guest's private pages.
     pub(crate) fn make_resident(&mut self, pages: Pages, is_known: bool) {
         self.resident = Some(ResidentMemory::new(&self.memory, &self.runtime, pages, is_known));
     }
@@ -265,8 +265,8 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Grows the virtual size by `pages`, and the real memory if necessary. Returns `false` if it cannot grow. The new
-    /// bytes are zero, unless this guest itself has written beyond its virtual size.
+    /// Grows the virtual size by `pages`, and the real memory if necessary. Returns `false` if the memory cannot grow.
+    /// The new bytes are zero, unless this guest itself has written beyond its virtual size.
     #[must_use]
     pub fn grow(&self, pages: u32) -> bool {
         let Some(wanted) = self.pages().checked_add(pages).filter(|wanted| *wanted <= MAX_PAGES) else {
@@ -301,7 +301,7 @@ impl GuestMemory {
     }
 
     /// Resets the memory to an image: `pages` of virtual size, the image's runs, and zeros everywhere else up to the
-    /// real end.
+    /// end of the real memory.
     pub fn reset(&self, pages: u32, image: &ImageRuns) {
         let mut at = 0;
         for run in image.all() {

@@ -147,8 +147,8 @@ impl Stopwatch {
         self.clocks.as_deref()
     }
 
-    /// Returns the elapsed time and whether the host has cancelled, from a single clock reading. Without a clock, no
-    /// time passes and the host cannot cancel.
+    /// Returns the elapsed time, and `true` if the host has cancelled, from a single clock reading. Without a clock,
+    /// no time passes and the host cannot cancel.
     #[must_use]
     pub fn moment(&self) -> Moment {
         let read = |clocks: &dyn Clocks| {

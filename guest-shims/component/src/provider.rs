@@ -27,7 +27,8 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Reads the weaver's description of the guests. If it is invalid, every call that needs a runtime fails.
+    /// Reads the weaver's description of the guests. If the description is invalid, every call that needs a runtime
+    /// fails.
     #[must_use]
     pub fn new(world: World) -> Self {
         match runtimes(&world) {
@@ -72,7 +73,7 @@ impl Provider {
         self.world.default_policy().into()
     }
 
-    /// Returns the requested runtime. Fails if the provider does not have it.
+    /// Returns the requested runtime. Fails if the provider does not have this runtime.
     fn runtime(&self, requested: &types::Runtime) -> Result<&Rc<Runtime>, SandboxError> {
         if let Some(reason) = &self.broken {
             return Err(SandboxError::Unavailable(reason.clone()));

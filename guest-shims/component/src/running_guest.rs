@@ -1,9 +1,9 @@
 //! A guest's state in the host, and access to the running guest for calls from its code.
 //!
-//! While a guest runs, its code calls back into this module: for WASI calls, when the fuel counter is empty, and to
-//! grow memory. During a call into the guest, the guest's [`HostState`] is stored here. Afterwards it returns to the
-//! caller, even if the guest was unwound: the exception is thrown after these functions have returned, so none of them
-//! is unwound.
+//! While a guest runs, its code calls back into this module: to make WASI calls, to refill an empty fuel counter, and
+//! to grow memory. During a call into the guest, the guest's [`HostState`] is stored here. Afterwards, the state
+//! returns to the caller, even if the guest was unwound: the exception is thrown after these functions have returned,
+//! so none of them is unwound.
 
 use std::cell::RefCell;
 
@@ -77,7 +77,7 @@ pub fn refuel() -> i32 {
     answer.unwrap_or(1)
 }
 
-/// Grows the guest's memory by `pages`. Returns the old size in pages, or -1 if it cannot grow.
+/// Grows the guest's memory by `pages`. Returns the old size in pages, or -1 if the memory cannot grow.
 #[must_use]
 pub fn grow(pages: u32) -> i32 {
     let old = with_running_guest(|memory, state| state.grow(memory, pages)).flatten();
@@ -146,7 +146,8 @@ impl HostState {
         Ok(())
     }
 
-    /// Grows the guest's memory by `pages`, within the limits. Returns the old size in pages; `None` if it cannot grow.
+    /// Grows the guest's memory by `pages`, within the limits. Returns the old size in pages; `None` if the memory
+    /// cannot grow.
     pub fn grow(&mut self, memory: &GuestMemory, pages: u32) -> Option<u32> {
         let old = memory.pages();
         if pages == 0 {

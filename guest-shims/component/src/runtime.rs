@@ -109,7 +109,7 @@ impl Runtime {
         u64::from(self.memory_pages) * PAGE_BYTES
     }
 
-    /// Returns the image's driver and its addresses.
+    /// Returns the image's driver and anchors.
     #[must_use]
     pub fn driver(&self) -> ImageDriver<'_> {
         ImageDriver { driver: &*self.driver, anchors: &self.anchors }

@@ -24,7 +24,7 @@ use crate::{
     library, machine,
 };
 
-/// The script's name in tracebacks if the request does not name it.
+/// The script's name in tracebacks if the request contains no name.
 const SANDBOX_NAME: &str = "<sandbox>";
 
 /// The global variable that contains a request's context.
@@ -255,7 +255,7 @@ impl Sandbox {
 glovebox_core::contract_conversions!(crate::bindings::types);
 
 /// Maximum total size of all sessions, in bytes, regardless of the request. Sessions are stored in the shim's own
-/// memory, which is limited to 4 GiB. When it is full, the instance ends.
+/// memory, which is limited to 4 GiB. When this memory is full, the instance ends.
 const MAX_SESSION_TOTAL_BYTES: u64 = 2 << 30;
 
 /// Caps the limits at a provider's maxima.
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// Returns the requested policy. Fails if it is invalid or unsupported.
+    /// Returns the requested policy. Fails if the policy is invalid or unsupported.
     pub fn policy(&self, requested: types::Policy) -> Result<ContractPolicy, SandboxError> {
         let no_clock = || PolicyRefusal::Unsupported("`clock`: this provider has no clock; request `fixed`".into());
         let no_entropy = "`entropy`: this provider has no entropy source; request `seeded`";

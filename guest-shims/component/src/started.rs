@@ -58,7 +58,7 @@ impl Started {
         Self { is_in_session: true, ..self }
     }
 
-    /// Returns whether the execution has run.
+    /// Returns `true` if the execution has run.
     #[must_use]
     pub fn is_over(&self) -> bool {
         !matches!(self.stage, Stage::Waiting(_))

@@ -46,7 +46,7 @@ pub trait ToolHost {
 pub struct World {
     /// The guests of the woven module.
     pub guests: Rc<dyn Guests>,
-    /// The guests' libraries. Must be thread-safe, because file systems refer to them.
+    /// The guests' libraries. File systems refer to the libraries, so the implementation must be thread-safe.
     pub libraries: Arc<dyn LibraryBytes>,
     /// The host's clocks. Without clocks, time limits do not apply.
     pub clocks: Option<Rc<dyn Clocks>>,
@@ -72,7 +72,8 @@ pub trait Guests {
     /// Returns the weaver's description of the guests: the JSON text of a [`Description`](crate::Description).
     fn describe(&self) -> Vec<u8>;
 
-    /// Returns the real size of a guest's memory, in pages. It never shrinks and can differ from the virtual size.
+    /// Returns the real size of a guest's memory, in pages. The real size never decreases, and can differ from the
+    /// virtual size.
     fn memory_size(&self, guest: u32) -> u32;
 
     /// Grows the real memory by `pages` pages of zeros. Returns `false` if the memory cannot grow.
@@ -93,10 +94,10 @@ pub trait Guests {
     /// Fills a range of guest memory with a byte.
     fn memory_fill(&self, guest: u32, at: u32, byte: u8, len: u32);
 
-    /// Returns whether guest memory equals these bytes at `at`.
+    /// Returns `true` if guest memory equals these bytes at `at`.
     fn memory_equals(&self, guest: u32, at: u32, with: &[u8]) -> bool;
 
-    /// Returns whether a range of guest memory is zero.
+    /// Returns `true` if a range of guest memory is zero.
     fn memory_is_zero(&self, guest: u32, at: u32, len: u32) -> bool;
 
     /// Copies a range of the pristine image's bytes ([`ImageRuns`](crate::ImageRuns)) to guest memory.
@@ -124,7 +125,7 @@ pub trait Guests {
     fn call_table(&self, guest: u32, slot: u32, args: &[u64]) -> CallOutcome;
 }
 
-/// The bytes of the guests' libraries. They never change.
+/// The bytes of the guests' libraries, which never change.
 pub trait LibraryBytes: Send + Sync {
     /// Copies a range of a guest's library to the shim's memory. Like [`Guests`], does not check offsets.
     fn read(&self, guest: u32, offset: u32, into: &mut [u8]);
@@ -148,7 +149,7 @@ pub enum CallOutcome {
 /// The reason why a guest was unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnwindReason {
-    /// The shim requested it. The reason is in [`HostState`](crate::HostState).
+    /// The shim requested the unwinding. The reason is in [`HostState`](crate::HostState).
     Requested,
     /// The guest executed `unreachable`: the interpreter aborted.
     Unreachable,

@@ -59,7 +59,7 @@ fn head(request: &IncomingRequest) -> Request {
     Request { method, path, authority: request.authority(), headers }
 }
 
-/// Reads a request's body. Fails if the body exceeds `max` bytes, and holds no more than that in memory.
+/// Reads a request's body. Fails if the body exceeds `max` bytes, and buffers at most `max` bytes.
 fn read(request: &IncomingRequest, max: usize) -> Result<Vec<u8>, Problem> {
     let broken = |()| Problem::invalid("cannot read the request body");
     let body = request.consume().map_err(broken)?;

@@ -29,7 +29,7 @@ impl Request {
         std::str::from_utf8(value).ok().filter(|_| values.next().is_none())
     }
 
-    /// Returns whether the request has the header `name`.
+    /// Returns `true` if the request has the header `name`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.headers.iter().any(|(header, _)| header == name)
     }

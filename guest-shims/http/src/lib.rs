@@ -1,9 +1,9 @@
 //! An adapter component that implements the routes of `glovebox serve` with `glovebox:sandbox`, for hosts that run
 //! components.
 //!
-//! The adapter exports `wasi:http/incoming-handler` and imports the sandbox. When it is composed with a provider, the
-//! result is one component for any host that lets components answer HTTP requests. The adapter keeps no state between
-//! requests: the client stores a session's sealed state and sends it with each request.
+//! The adapter exports `wasi:http/incoming-handler` and imports the sandbox. When the adapter is composed with a
+//! provider, the result is one component for any host that lets components answer HTTP requests. The adapter keeps no
+//! state between requests: the client stores a session's sealed state and sends it with each request.
 //!
 //! * [`entry`] implements the component's export. All other modules compile on any target and are tested natively.
 //! * `router` checks access and handles requests.

@@ -146,7 +146,7 @@ pub(crate) const STATE_BYTES: &str = "GLOVEBOX_STATE_BYTES";
 
 /// The default maximum size of a request body, the same as for `glovebox serve`.
 const DEFAULT_BODY_BYTES: usize = 48 << 20;
-/// The default maximum size of a session state. In base64, it takes 43 MiB of a request body's 48 MiB.
+/// The default maximum size of a session state. In base64, such a state takes 43 MiB of a request body's 48 MiB.
 const DEFAULT_STATE_BYTES: usize = 32 << 20;
 
 /// The upper bound of both maxima: by default, hosts pass lists of at most 128 MiB between components.

@@ -91,7 +91,7 @@ impl Token {
         Self(Sha256::digest(token).into())
     }
 
-    /// Returns whether `token` is the expected one. Comparing digests leaks nothing about the token through timing.
+    /// Returns `true` if `token` is the expected one. Comparing digests leaks nothing about the token through timing.
     fn is(&self, token: &str) -> bool {
         Sha256::digest(token).as_slice() == self.0
     }

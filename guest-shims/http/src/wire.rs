@@ -13,7 +13,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::http::Problem;
 
-/// Maximum size of a request's policy, in bytes. Its JSON values occupy many times the memory of the text.
+/// Maximum size of a request's policy, in bytes. The policy's JSON values occupy many times the memory of the text.
 const MAX_POLICY_BYTES: usize = 256 << 10;
 
 /// Maximum number of files in a request.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Machine, MachineError};
 
-/// The grammar of a JavaScript source. Python ignores it. The JSON form is the variant's name in lower case.
+/// The grammar of a JavaScript source. Python ignores the grammar. The JSON form is the variant's name in lower case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
@@ -37,16 +37,16 @@ pub struct Script<'a> {
     pub args: &'a [String],
     /// The environment variables for this execution, added to the image's own.
     pub env: &'a BTreeMap<String, String>,
-    /// `true` if the caller provided standard input. Otherwise it is empty, and the driver need not reset the guest's
-    /// reader.
+    /// `true` if the caller provided standard input. Otherwise, standard input is empty, and the driver need not reset
+    /// the guest's reader.
     pub has_stdin: bool,
     /// `true` if the instance is dropped after the execution, so exit handlers (`atexit`, `threading._shutdown`) run
     /// now.
     pub last: bool,
     /// `true` to report the value of a trailing expression. The value is always computed.
     pub wants_value: bool,
-    /// `true` if Python can import the packages at `/app/site-packages`. An instance that has run a script without them
-    /// cannot use them later.
+    /// `true` if Python can import the packages at `/app/site-packages`. An instance that has run a script without the
+    /// packages cannot use the packages later.
     pub inject_setup: bool,
     /// Maximum size, in bytes, of the globals that are restored from the workspace before the script and stored after
     /// it. `None` disables both. Only for instances that are dropped after the execution.
@@ -56,7 +56,7 @@ pub struct Script<'a> {
 static NO_VARIABLES: BTreeMap<String, String> = BTreeMap::new();
 
 impl<'a> Script<'a> {
-    /// Returns a script without arguments, variables and input. Its instance is used again.
+    /// Returns a script without arguments, variables and input. The instance is reused afterwards.
     pub(crate) fn plain(source: &'a str, name: &'a str) -> Self {
         Self {
             source,
@@ -130,7 +130,7 @@ impl InterruptWrite {
         old & !self.mask | self.word & self.mask
     }
 
-    /// Returns whether the word still contains this write. `now` is the word's current value.
+    /// Returns `true` if the word still contains this write. `now` is the word's current value.
     #[must_use]
     pub fn is_pending(self, now: u32) -> bool {
         now & self.mask == self.word & self.mask
@@ -183,7 +183,7 @@ impl Report {
 pub struct Diagnostic {
     /// The line, counted from 1.
     pub line: u32,
-    /// The column in Unicode code points, counted from 1. It is 1 if the parser does not report columns.
+    /// The column in Unicode code points, counted from 1. The column is 1 if the parser does not report columns.
     pub column: u32,
     /// The parser's message, such as `SyntaxError: invalid syntax`.
     pub message: String,
@@ -197,7 +197,7 @@ pub struct Diagnostic {
 pub struct Anchors(pub BTreeMap<String, u32>);
 
 impl Anchors {
-    /// Returns the address of the anchor `name`. Fails if the image does not have it.
+    /// Returns the address of the anchor `name`. Fails if the image does not have this anchor.
     pub fn get(&self, name: &str) -> Result<u32, DriverError> {
         self.0.get(name).copied().ok_or_else(|| DriverError::Anchor(name.to_owned()))
     }
@@ -226,7 +226,7 @@ pub enum DriverError {
 
 /// Operations of a prepared interpreter.
 pub trait Driver: Send + Sync {
-    /// Returns whether an exception means that the interpreter ran out of memory. Called only if memory was refused,
+    /// Returns `true` if an exception means that the interpreter ran out of memory. Called only if memory was refused,
     /// because a script can throw the same exception.
     fn is_out_of_memory(&self, raised: &RaisedOutcome) -> bool;
 
@@ -238,8 +238,8 @@ pub trait Driver: Send + Sync {
     fn execute(&self, machine: &mut dyn Machine, anchors: &Anchors, script: &Script<'_>)
     -> Result<Report, DriverError>;
 
-    /// Returns the words to write to the memory of a running guest, in order. They make the interpreter raise an
-    /// exception in the script at its next check. They must be harmless if the guest's script has just ended.
+    /// Returns the words to write to the memory of a running guest, in order. The words make the interpreter raise an
+    /// exception in the script at its next check, and must be harmless if the guest's script has just ended.
     fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<InterruptWrite>, DriverError>;
 
     /// Returns a global variable of a session's interpreter; `None` if the variable does not exist.
@@ -288,7 +288,7 @@ pub trait Boot: Driver {
     /// Returns the environment for booting the unprepared binary.
     fn boot_env(&self) -> Vec<(String, String)>;
 
-    /// Returns all code that determines the image. It is part of the cache key of a prepared image.
+    /// Returns all code that determines the image. The code is part of the cache key of a prepared image.
     fn boot_code(&self) -> &[u8];
 
     /// Returns the arguments for running the unprepared binary, which compiles the mounted packages; `None` if there is
@@ -298,7 +298,7 @@ pub trait Boot: Driver {
         None
     }
 
-    /// Runs the unprepared binary to compile the packages. The instance must have
+    /// Runs the unprepared binary to compile the packages. The instance must have been created with
     /// [`compiler_args`](Self::compiler_args).
     fn compile_packages(&self, machine: &mut dyn Machine) -> Result<(), DriverError> {
         let _ = machine;

@@ -215,7 +215,7 @@ impl Session {
         })
     }
 
-    /// Changes the files from outside the guest. Errors name `path`.
+    /// Changes the files from outside the guest. Errors contain `path`.
     fn change(
         &self,
         path: &str,
@@ -229,7 +229,7 @@ impl Session {
         Ok(Files::new(self.set(ComponentSession::files)?))
     }
 
-    /// Writes a file and creates missing parent directories.
+    /// Writes a file and creates missing ancestor directories.
     pub fn write_file(&self, path: &str, bytes: &[u8], if_exists: types::IfExists) -> Result<(), SandboxError> {
         let if_exists = IfExists::from(if_exists);
         self.change(path, |vfs, root| change::write(vfs, root, path, bytes, if_exists))

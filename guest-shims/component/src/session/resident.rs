@@ -46,8 +46,8 @@ struct SessionMemory {
 }
 
 impl ResidentMemory {
-    /// Wraps the memory of a guest that is in its runtime's memory. Guest pages that equal pages in `pages` are shared
-    /// with them. `is_known` is `true` if `pages` contains exactly the guest's private pages.
+    /// Wraps the memory of a guest that is in its runtime's memory. A saved guest page that equals a page in `pages`
+    /// shares that page's storage. `is_known` is `true` if `pages` contains exactly the guest's private pages.
     pub(crate) fn new(memory: &GuestMemory, runtime: &Rc<Runtime>, pages: Pages, is_known: bool) -> Self {
         let image = Image::new(memory.clone(), runtime);
         let resident = SessionMemory { image, pages, is_known, evicted: None, reservation: None };
@@ -79,7 +79,7 @@ impl ResidentMemory {
     }
 
     /// Moves the guest into its runtime's memory for a call that may change it. `keep_pages` is `true` if a checkpoint
-    /// shares the pages, so they are worth keeping.
+    /// may share the guest's stored pages, which are then worth keeping.
     pub(super) fn enter(&self, keep_pages: bool) -> Result<(), SandboxError> {
         let (runtime, is_evicted) = {
             let resident = self.0.try_borrow().map_err(|_| busy())?;
@@ -223,14 +223,14 @@ impl Image {
         (start < self.runtime.memory_bytes()).then_some(page)
     }
 
-    /// Returns whether a range of the guest's memory is zero.
+    /// Returns `true` if a range of the guest's memory is zero.
     fn is_zero(&self, from: u64, to: u64) -> bool {
         let (Ok(at), Ok(len)) = (u32::try_from(from), u32::try_from(to.saturating_sub(from))) else { return false };
         len == 0 || self.memory.guests().memory_is_zero(self.runtime.number, at, len)
     }
 
-    /// Returns whether a range of the guest's memory equals the image. The range must be within `run` and at
-    /// most one page long.
+    /// Returns `true` if a range of the guest's memory equals the image. The range must be within `run` and at most
+    /// one page long.
     fn is_same(&mut self, run: &ImageRun, from: u64, to: u64) -> bool {
         let (Ok(at), Ok(len)) = (u32::try_from(from), usize::try_from(to.saturating_sub(from))) else { return false };
         let Some(part) = self.part.get_mut(..len) else { return false };
@@ -239,7 +239,7 @@ impl Image {
         guests.memory_equals(self.runtime.number, at, part)
     }
 
-    /// Returns whether the page at address `at` equals the image, or is zero beyond the image.
+    /// Returns `true` if the page at address `at` equals the image, or is zero beyond the image.
     fn is_original(&mut self, at: u32) -> bool {
         let start = u64::from(at);
         let (end, runtime, mut at) = (start + PAGE_BYTES as u64, Rc::clone(&self.runtime), start);

@@ -110,7 +110,7 @@ fn continuing_the_current_session_copies_no_memory() {
     let space = Space::new();
     let session = space.open_with(checkpoints(types::Checkpoints::Never, types::OnUnwind::RollBack)).unwrap();
     run(&session, "set 5000 1");
-    // Write a byte beyond the virtual size. It remains there until another guest uses the memory.
+    // Write a byte beyond the virtual size. The byte remains there until another guest uses the memory.
     assert!(space.fake.memory_grow(0, 1));
     space.fake.memory_write(0, 70_000, b"x");
     run(&session, "set 5001 1");

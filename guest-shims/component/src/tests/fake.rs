@@ -1,5 +1,5 @@
 //! A fake woven module for tests. Its two guests interpret a language with one command per line. A fake driver runs
-//! them.
+//! the guests.
 //!
 //! | line | effect |
 //! |---|---|

@@ -20,8 +20,8 @@ use crate::{Anchors, DriverError, Machine, Value};
 /// nested parentheses), and the engine provides 40 times as much.
 const STACK_BYTES: u32 = 320 << 10;
 
-/// The size of the new shadow stack, in 64 KiB pages. It replaces the build's own stack, which has only 60 KiB in one
-/// build. The pages beyond [`STACK_BYTES`] are for native code below QuickJS's last check.
+/// The size of the new shadow stack, in 64 KiB pages. The new stack replaces the build's own stack, which has only 60
+/// KiB in one build. The pages beyond [`STACK_BYTES`] are for native code below QuickJS's last check.
 const SHADOW_PAGES: u32 = 16;
 const PAGE_BYTES: u32 = 64 << 10;
 /// The alignment of chunks in a segment, in bytes. The usable memory of the first chunk starts at this offset.
@@ -123,8 +123,8 @@ fn sources() -> String {
 pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool) -> Result<Anchors, DriverError> {
     let mut guest = Guest { machine, build, runtime: 0, context: 0, scratch: 0 };
     guest.call(build.initialise, &[])?;
-    // On its first use, the allocator claims all existing memory. Use it before the new stack is added, so that it does
-    // not claim the stack.
+    // On its first use, the allocator claims all existing memory. Use the allocator before adding the new stack, so
+    // that the allocator does not claim the stack.
     let first = allocate(&mut guest, 1)?;
     guest.release(first)?;
     let old_pages = guest.machine.grow(SHADOW_PAGES)?;
@@ -194,8 +194,8 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     Ok(booted.at.into_anchors())
 }
 
-/// Prepares the memory for the image after boot and setup: exempts its objects from collection, and zeroes unused
-/// memory.
+/// Prepares the memory for the image after boot and setup: exempts the existing objects from garbage collection, and
+/// zeroes unused memory.
 pub(super) fn settle(
     machine: &mut dyn Machine,
     anchors: &Anchors,
@@ -209,7 +209,7 @@ pub(super) fn settle(
     booted.guest.call("JS_RunGC", &[Value::I32(runtime)])?;
     booted.freeze()?;
     booted.guest.flush()?;
-    // The last script's source must not stay in the image. Zeros take no space in it.
+    // The last script's source must not stay in the image. Zeros take no space in the image.
     let zeros = vec![0; usize::try_from(SOURCE_BYTES).unwrap_or_default()];
     booted.guest.machine.write(booted.at.source, &zeros)?;
     // Unused stack must also be zero.

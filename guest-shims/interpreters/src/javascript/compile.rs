@@ -36,13 +36,13 @@ impl Grammar {
             }
     }
 
-    /// Returns whether running the program returns a promise.
+    /// Returns `true` if running the program returns a promise.
     pub(super) fn is_async(self) -> bool {
         self != Self::Script
     }
 }
 
-/// Returns whether the caller or the file name requires a module.
+/// Returns `true` if the caller or the file name requires a module.
 fn is_module(script: &Script<'_>) -> bool {
     match script.kind {
         SourceKind::Script => false,
@@ -211,7 +211,7 @@ impl BootedGuest<'_> {
     }
 
     /// Hides a failed module from later imports of its name, unless modules were loaded after it. Does not free the
-    /// module: modules that it imports and that are still waiting refer to it, and access it when they complete.
+    /// module: imported modules that are still waiting refer to the failed module, and access it when they complete.
     pub(super) fn unlist_module(&mut self, program: JsValue) -> Result<(), DriverError> {
         let Some(module) = program.module() else { return Ok(()) };
         let link = module.saturating_add(self.at.module_link);

@@ -74,7 +74,8 @@ impl BootedGuest<'_> {
         self.ask(self.at.count, &[lexicals])
     }
 
-    /// Removes the bindings that the script redeclares. Returns `false` if there are none or they cannot be determined.
+    /// Removes the bindings that the script redeclares. Returns `false` if there are no such bindings, or if the
+    /// bindings cannot be determined.
     fn free_names(&mut self, script: &Script<'_>, grammar: Grammar) -> Result<bool, DriverError> {
         let lexicals = self.lexicals()?;
         let Some(lexical) = self.ask(self.at.blank, &[])? else { return Ok(false) };

@@ -145,7 +145,7 @@ impl Guest<'_> {
         Ok(whole.and_then(|(bytes, _)| String::from_utf8(bytes).ok()))
     }
 
-    /// Returns the first `max` bytes of a value's text, and whether they are the whole text.
+    /// Returns the first `max` bytes of a value's text, and `true` if they are the whole text.
     fn bytes(&mut self, value: JsValue, max: u32) -> Result<Option<(Vec<u8>, bool)>, MachineError> {
         let args = [Value::I32(self.context), Value::I32(self.scratch), Value::I64(value.0), Value::I32(0)];
         let at = self.call_word("JS_ToCStringLen2", &args)?;
@@ -259,7 +259,7 @@ impl JsValue {
         u32::try_from(self.0 & 0xffff_ffff).unwrap_or_default()
     }
 
-    /// Returns whether the value is the result of a call that threw. The exception itself is pending in the runtime.
+    /// Returns `true` if the value is the result of a call that threw. The exception itself is pending in the runtime.
     pub(super) fn is_exception(self) -> bool {
         self.0 >> 32 == TAG_EXCEPTION
     }
@@ -272,7 +272,7 @@ impl JsValue {
         self.0 >> 32 == TAG_UNDEFINED
     }
 
-    /// Returns whether the value stands for an uninitialized binding. Scripts never see it.
+    /// Returns `true` if the value stands for an uninitialized binding. Scripts never see such a value.
     pub(super) fn is_uninitialized(self) -> bool {
         self.0 >> 32 == TAG_UNINITIALIZED
     }

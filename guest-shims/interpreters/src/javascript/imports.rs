@@ -1,12 +1,12 @@
 //! `import` of the modules that `require` provides. A module is created when a source first imports it.
 //!
-//! The interpreter's loader finds files, and evaluated modules by name. Before it compiles a source, the driver
+//! The interpreter's loader finds files, and finds evaluated modules by name. Before compiling a source, the driver
 //! therefore evaluates every Node module that the source imports. If only an imported file names a Node module,
 //! compiling fails: the driver then evaluates that module and compiles the source again.
 //!
 //! A package in `node_modules` becomes a module of the same name with the exports of the package's file. The driver
-//! compiles it before a source that may import it, or when the script calls `import()`. It runs when it is first
-//! imported.
+//! compiles this module before a source that may import it, or when the script calls `import()`. The module runs when
+//! it is first imported.
 //!
 //! The driver compiles imported files that contain `import.meta` or `import()` in the same way, and replaces these
 //! expressions.
@@ -47,7 +47,7 @@ const MODULES: [&str; 23] = [
     "util/types",
 ];
 
-/// Returns whether this is the name of a built-in module, with or without the scheme `node:`.
+/// Returns `true` if this is the name of a built-in module, with or without the scheme `node:`.
 fn is_module(name: &str) -> bool {
     MODULES.contains(&name.strip_prefix("node:").unwrap_or(name))
 }
@@ -162,8 +162,8 @@ impl BootedGuest<'_> {
         Ok(made)
     }
 
-    /// Creates Node's modules for files that a script names only at run time. Omits `process`, whose exports depend on
-    /// the running script.
+    /// Creates Node's modules for files whose names the script determines only at run time. Omits `process`, whose
+    /// exports depend on the running script.
     pub(super) fn import_all(&mut self) -> Result<(), DriverError> {
         for name in MODULES.into_iter().filter(|name| *name != "process") {
             for name in [name.to_owned(), format!("node:{name}")] {
@@ -208,7 +208,7 @@ impl BootedGuest<'_> {
         };
         let found = self.ask(self.at.survey, &[argument])?;
         self.guest.free(argument)?;
-        // Without names, an empty survey is also processed, because it ends the wait.
+        // Without names, an empty survey is also processed, because the processing ends the wait.
         if names.is_some() && found != Some(JsValue::TRUE) {
             return Ok(());
         }
@@ -264,7 +264,7 @@ impl BootedGuest<'_> {
         Ok(())
     }
 
-    /// Creates the module `name` unless it exists. Returns whether it was created.
+    /// Creates the module `name` unless it exists. Returns `true` if it was created.
     fn import(&mut self, name: &str) -> Result<bool, DriverError> {
         let Some(string) = self.string(name)? else { return Ok(false) };
         let source = self.ask(self.at.facade, &[string])?;

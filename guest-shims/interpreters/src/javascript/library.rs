@@ -23,7 +23,7 @@ const INTL: &[(&str, &str)] = &intl! {
     "relative.js" "rules.js" "segments.js" "shared.js" "zones.json"
 };
 
-/// The files by path, sorted. Multi-line strings are not allowed in them, because indentation is removed.
+/// The files by path, sorted. Multi-line strings are not allowed in the files, because indentation is removed.
 pub(super) const FILES: [(&str, &str); 27] = [
     ("csv-simple.js", include_str!("../../../../vendor_js/csv-simple.js")),
     ("json-utils.js", include_str!("../../../../vendor_js/json-utils.js")),
@@ -66,8 +66,8 @@ pub fn library() -> Vec<(String, Vec<u8>)> {
 
 /// Returns the files that an image contains in compiled form.
 ///
-/// Indentation and comments are removed, because guests pay for reading and compiling the files, and providers contain
-/// the files.
+/// Indentation and comments are removed, because guests pay for reading and compiling the files, and the files increase
+/// the size of providers.
 pub(super) fn compiled() -> Vec<(String, Vec<u8>)> {
     FILES.iter().map(|(path, text)| ((*path).to_owned(), minified(text).into_bytes())).collect()
 }

@@ -85,7 +85,7 @@ impl Boot for JavaScript {
         boot::boot(machine, self.build, self.lean)
     }
 
-    /// Runs the code as in a session, so that every script sees its declarations.
+    /// Runs the code as in a session, so that every script sees the code's declarations.
     fn set_up(&self, machine: &mut dyn Machine, anchors: &Anchors, source: &str) -> Result<(), DriverError> {
         self.execute(machine, anchors, &Script::plain(source, SETUP_NAME))?.of_setup()
     }
@@ -164,7 +164,7 @@ impl Driver for JavaScript {
         script: &Script<'_>,
     ) -> Result<Vec<Diagnostic>, DriverError> {
         let mut booted = BootedGuest::new(machine, anchors, self.build)?;
-        // Parsing does not need imports, and without a loader it opens no files.
+        // Parsing needs no imports. Without a loader, the parser opens no files.
         booted.guest.load_modules(false)?;
         let compiled = booted.compile(script)?;
         booted.guest.load_modules(true)?;

@@ -43,7 +43,7 @@ impl Facts {
         self.type_name == "SyntaxError"
     }
 
-    /// Returns whether the error means that a module was not found. If so, the source itself is a valid module.
+    /// Returns `true` if the error means that a module was not found. If so, the source itself is a valid module.
     pub(super) fn is_missing_module(&self) -> bool {
         self.type_name == "ReferenceError" && self.message.starts_with("could not load module")
     }
@@ -180,7 +180,7 @@ impl BootedGuest<'_> {
 
     /// Prints a thrown value to standard error, describes it, and consumes it.
     pub(super) fn report(&mut self, thrown: JsValue, name: &str) -> Result<RaisedOutcome, DriverError> {
-        // Scripts cannot throw an uninitialized value. It stands for an error that did not fit into memory.
+        // Scripts cannot throw an uninitialized value. Such a value stands for an error that did not fit into memory.
         if thrown.is_uninitialized() || (thrown.is_null() && self.is_exhausted()?) {
             let facts = Facts::out_of_memory();
             self.print_error(&facts.traceback)?;

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{DriverError, GuestValue, RaisedOutcome, Report, Script, SourceKind, Value};
 
-/// The name of a script without a file. An image's `scriptArgs` already contains it.
+/// The name of a script without a file. An image's `scriptArgs` already contains this name.
 const DEFAULT_NAME: &str = "<sandbox>";
 
 /// Maximum number of queued jobs that `abandon` runs to empty the queue. The loop needs a limit because a job can queue
@@ -80,7 +80,7 @@ impl BootedGuest<'_> {
                     None => Report::Completed(value),
                     Some(code) => Report::Exited(code),
                 },
-                // The interrupt ended a wait, and no later code checked for it.
+                // The interrupt ended a wait, and no later code checked for an interrupt.
                 Some(why) => {
                     let raised = Facts::default().into_stopped(why, script.name);
                     self.print_error(&raised.traceback)?;
@@ -184,7 +184,7 @@ impl BootedGuest<'_> {
         self.run_program(&rest, program, grammar, module).map(Some)
     }
 
-    /// Runs the module with a script's imports. Returns a completion if it ends the execution.
+    /// Runs the module with a script's imports. Returns a completion if the module ends the execution.
     fn bind_imports(&mut self, imports: &Script<'_>) -> Result<Option<Completion>, DriverError> {
         let program = match self.compile_importing(imports)? {
             CompileOutcome::Program(program, _) => program,

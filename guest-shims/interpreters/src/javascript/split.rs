@@ -5,22 +5,22 @@
 //! names as globals, and all other code becomes a script. Both keep all lines and columns: white space replaces the code
 //! of the other part.
 //!
-//! A tokenizer ([`Tokens`]) is sufficient. If it misreads a source so that the script does not compile, the whole source
-//! runs as a module. If only the module with the imports does not compile, its error ends the execution.
+//! A tokenizer ([`Tokens`]) is sufficient. If the tokenizer misreads a source so that the script does not compile, the
+//! whole source runs as a module. If only the module with the imports does not compile, its error ends the execution.
 
 use super::tokens::{Token, TokenKind, Tokens};
 
 /// The global through which the module calls the function that binds its names (`modules.js`).
 const BINDER: &str = "glovebox.imports";
 
-/// The global that replaces `import.meta` in a script (`modules.js`). Both names have the same length, to preserve
-/// columns.
+/// The global that replaces `import.meta` in a script (`modules.js`). The global's name is as long as `import.meta`,
+/// to preserve columns.
 const META: &str = "$importMeta";
-/// The global function that replaces `import` in `import(…)`, so that errors are Node's. Both names have the same
-/// length.
+/// The global function that replaces `import` in `import(…)`, so that errors are Node's. The function's name is as
+/// long as `import`.
 const DYNAMIC: &str = "$loads";
 
-/// Returns whether a source contains a word that every import or export needs.
+/// Returns `true` if a source contains a word that every import or export needs.
 pub(super) fn may_import(source: &str) -> bool {
     ["import", "export", DYNAMIC].into_iter().any(|word| source.contains(word))
 }
@@ -94,7 +94,7 @@ fn blank(text: &str, to: &mut String) {
     }
 }
 
-/// A range of the source. In the script, `replacement` and white space replace it.
+/// A range of the source. In the script, `replacement` and white space replace the range.
 struct Edit {
     from: usize,
     to: usize,
@@ -168,7 +168,8 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// Returns whether a block follows the next parentheses. If so, the word before the parentheses is a method's name.
+    /// Returns `true` if a block follows the next parentheses. If so, the word before the parentheses is a method's
+    /// name.
     fn is_method(&self) -> bool {
         let mut ahead = self.tokens.ahead();
         let mut depth = 0_u32;

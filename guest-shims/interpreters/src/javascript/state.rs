@@ -74,8 +74,8 @@ addresses! {
     rejections,
     /// The address of `JSContext.random_state`.
     random_state,
-    /// The address of `JSContext.global_obj`. `global_var_obj`, the table of `let`, `const` and `class` bindings,
-    /// follows it.
+    /// The address of `JSContext.global_obj`. The next field is `global_var_obj`, the table of `let`, `const` and
+    /// `class` bindings.
     global,
     /// The address at which the context's list of modules begins.
     modules,
@@ -168,17 +168,17 @@ impl<'a> BootedGuest<'a> {
         })
     }
 
-    /// Returns whether the execution has left state that must be cleaned up.
+    /// Returns `true` if the execution has left state that must be cleaned up.
     pub(super) fn has_litter(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.words + LITTER_OFFSET)? != 0)
     }
 
-    /// Returns whether the script has listeners for uncaught errors.
+    /// Returns `true` if the script has listeners for uncaught errors.
     pub(super) fn is_listening(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.words + LISTENING_OFFSET)? != 0)
     }
 
-    /// Returns whether the script is waiting for packages, and clears that flag.
+    /// Returns `true` if the script is waiting for packages, and clears that flag.
     pub(super) fn take_wanted_packages(&mut self) -> Result<bool, DriverError> {
         let at = self.at.words + WANTED_OFFSET;
         let is_wanted = self.guest.read_word(at)? != 0;
@@ -222,7 +222,8 @@ impl<'a> BootedGuest<'a> {
 
     /// Returns the promise and the reason of the first unhandled rejection. The list keeps the references.
     pub(super) fn rejection(&mut self) -> Result<Option<(JsValue, JsValue)>, DriverError> {
-        // A `struct list_head` has the fields `prev` and `next`. In an entry, the promise and the reason follow it.
+        // A `struct list_head` has the fields `prev` and `next`. In an entry, the promise and the reason follow these
+        // fields.
         let entry = self.guest.read_word(self.at.rejections + 4)?;
         if entry == self.at.rejections {
             return Ok(None);
@@ -264,8 +265,8 @@ pub(super) fn interrupt_writes(anchors: &Anchors, interrupt: Interrupt) -> Resul
 }
 
 impl BootedGuest<'_> {
-    /// Clears the interrupt word. Returns the reason that the host wrote, or `None` if it wrote none. Must come before
-    /// any other call into the guest, which would also be interrupted.
+    /// Clears the interrupt word. Returns the reason that the host wrote, or `None` if the host wrote no reason. Must
+    /// come before any other call into the guest, which would also be interrupted.
     pub(super) fn take_interrupt(&mut self) -> Result<Option<&'static str>, DriverError> {
         let word = self.guest.read_word(self.at.interrupt)?;
         if word == 0 {
@@ -275,12 +276,12 @@ impl BootedGuest<'_> {
         Ok(INTERRUPTS.iter().find(|(_, kind, _)| *kind == word).map(|(.., why)| *why))
     }
 
-    /// Returns whether the interpreter has yet to check the interrupt word since the host wrote it.
+    /// Returns `true` if the interpreter has not checked the interrupt word since the host wrote it.
     pub(super) fn has_missed_interrupt(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.interrupt_counter)? == ASK_NOW)
     }
 
-    /// Returns whether the host has written the interrupt word.
+    /// Returns `true` if the host has written the interrupt word.
     pub(super) fn is_interrupted(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.interrupt)? != 0)
     }

@@ -1,8 +1,8 @@
 //! Locates the interpreter's private state: fields of its structures, identified by their content and by how it
 //! changes.
 //!
-//! The builds contain no field offsets, so the driver searches each structure. There must be exactly one match, and it
-//! must behave as expected. Otherwise, preparation fails, so that no script runs with a wrong address.
+//! The builds contain no field offsets, so the driver searches each structure. There must be exactly one match, and
+//! the match must behave as expected. Otherwise, preparation fails, so that no script runs with a wrong address.
 
 use super::{
     guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest, JsValue},
@@ -23,7 +23,7 @@ const REASON_MARK: u32 = 0x3e1e_c7ed;
 const BINDING: &str = "gloveboxBinding";
 const BINDING_VALUE: u32 = 7;
 
-/// The number of bytes to search in `JSRuntime` and `JSContext`. Both are smaller.
+/// The number of bytes to search in `JSRuntime` and `JSContext`. Both structures are smaller.
 const STRUCT_BYTES: u32 = 1 << 10;
 
 /// The number of bytes to search in `JSModuleDef` for its list link.
@@ -32,7 +32,7 @@ const MODULE_BYTES: u32 = 32;
 /// Maximum memory size during boot, in bytes.
 const MAX_MEMORY_BYTES: u64 = 16 << 20;
 
-/// The numbers of loop iterations to count. They differ, so that no other field changes by the same amounts.
+/// The numbers of loop iterations to count. The numbers differ, so that no other field changes by the same amounts.
 const LOOPS: [i64; 2] = [1_234, 4_321];
 /// Maximum number of jumps per loop iteration that decrement the interrupt counter.
 const MAX_JUMPS: i64 = 2;

@@ -35,8 +35,8 @@ impl Token<'_> {
 /// The type of an open bracket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OpenBracket {
-    /// A parenthesis or square bracket. A slash after it is a division, unless it follows `if`, `while`, `for` or
-    /// `with`.
+    /// A parenthesis or square bracket. A slash after the closing bracket is a division, unless the group follows
+    /// `if`, `while`, `for` or `with`.
     Group { is_head: bool },
     /// A brace. A slash after a block starts a regular expression.
     Brace { is_block: bool },
@@ -284,7 +284,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// Returns whether an ASCII character can be part of a name. A backslash starts an escaped character.
+/// Returns `true` if an ASCII character can be part of a name. A backslash starts an escaped character.
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '#' | '\\')
 }

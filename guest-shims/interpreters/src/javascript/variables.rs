@@ -13,8 +13,8 @@ const RESERVED: &str = "\
     break case catch class const continue debugger default delete do else enum export extends false finally for function \
     if import in instanceof let new null return static super switch this throw true try typeof var void while with";
 
-/// Returns whether a script can declare a variable with this name. The name is only looked up, never evaluated, so the
-/// letters follow Rust's Unicode tables, which are close to the language's.
+/// Returns `true` if a script can declare a variable with this name. The name is only looked up, never evaluated, so
+/// the letters follow Rust's Unicode tables, which are close to the language's.
 pub(super) fn is_identifier(name: &str) -> bool {
     let starts = |c: char| c.is_alphabetic() || matches!(c, '_' | '$');
     let continues = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '\u{200c}' | '\u{200d}');
@@ -91,7 +91,7 @@ impl BootedGuest<'_> {
             return Ok(Err(invalid_name(name)));
         }
         // The interpreter's JSON parser rounds integers that a number cannot represent exactly. The boot scripts'
-        // parser returns a `BigInt` for them.
+        // parser returns a `BigInt` for such integers.
         let is_text = has_long_number(json);
         let value = if is_text {
             let Some(text) = self.string(json)? else { return Ok(Err(Facts::out_of_memory().into_raised(""))) };
@@ -160,7 +160,7 @@ fn invalid_name(name: &str) -> RaisedOutcome {
 /// The number of digits of 2^53. Numbers cannot represent all integers beyond 2^53.
 const LONG_DIGITS: usize = 16;
 
-/// Returns whether a string contains at least as many consecutive digits as 2^53 has.
+/// Returns `true` if a string contains at least as many consecutive digits as 2^53 has.
 fn has_long_number(json: &str) -> bool {
     json.as_bytes().windows(LONG_DIGITS).any(|digits| digits.iter().all(u8::is_ascii_digit))
 }
@@ -198,7 +198,7 @@ impl BootedGuest<'_> {
         }
         let (value, is_hidden) = match self.variable(name, text)? {
             Ok(Some(value)) => (value, 0),
-            // The script has not reached the `let`. The global that it shadows is unchanged.
+            // The script has not reached the `let`. The global that the `let` binding shadows is unchanged.
             Ok(None) => (JsValue::UNDEFINED, 1),
             Err(thrown) => {
                 self.guest.free(thrown)?;

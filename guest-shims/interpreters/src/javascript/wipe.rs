@@ -1,20 +1,20 @@
 //! Cleans up the allocator's free memory and the list of objects after boot.
 //!
-//! Free memory contains remains of sources and compiled code, and an image stores every page that is not zero. It also
-//! has holes between live chunks. Scripts would fill the holes one by one, so an execution would write to pages all
-//! over the image.
+//! Free memory contains remains of sources and compiled code, and an image stores every page that is not zero. There
+//! are also holes between live chunks. Scripts would fill the holes one by one, so an execution would write to pages
+//! all over the image.
 //!
-//! The builds use wasi-libc's dlmalloc. Each chunk is preceded by its size and two bits: whether the previous chunk is
-//! in use, and whether the chunk itself is. A free chunk starts with links and repeats its size at the end. Memory with
-//! any other content is left alone, because a large image does less harm than a damaged one.
+//! The builds use wasi-libc's dlmalloc. Each chunk is preceded by its size and two bits. One bit is set if the previous
+//! chunk is in use, the other if the chunk itself is in use. A free chunk starts with links and repeats its size at the
+//! end. Memory with any other content is left alone, because a large image does less harm than a damaged one.
 //!
 //! The module also hides the objects created at boot from the interpreter's cycle collector, like `gc.freeze()` in
-//! Python. A collection decrements the reference counts of all objects on the runtime's list and then restores them. It
-//! would therefore write to every page of the image that contains an object, which is slow and makes these pages
-//! private to the guest. No object created at boot is garbage. QuickJS links its objects in a ring, whose head is in
-//! `JSRuntime` (`gc_obj_list`). Here the ring is closed without the head. A freed object is unlinked from its ring. If
-//! an object on the list refers to an object that is not, the collector decrements that object's count, but restores
-//! it.
+//! Python. A collection decrements the reference counts of all objects on the runtime's list and then restores them. A
+//! collection would therefore write to every page of the image that contains an object, which is slow and makes these
+//! pages private to the guest. No object created at boot is garbage. QuickJS links its objects in a ring, whose head
+//! is in `JSRuntime` (`gc_obj_list`). Here the ring is closed without the head. A freed object is unlinked from its
+//! ring. If an object on the list refers to an object outside the list, the collector decrements that object's count
+//! and then restores it.
 
 use super::{guest::Guest, state::BootedGuest, structures::fault};
 use crate::DriverError;

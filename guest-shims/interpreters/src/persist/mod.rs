@@ -1,8 +1,8 @@
 //! Globals that an execution passes to the next one, in a file in the workspace.
 //!
-//! The guest decides which globals are the script's and which can be represented as JSON. It also produces and parses
-//! the JSON text, and pays for this work. The file is checked and written here, because it is untrusted. If it is
-//! invalid, a line on standard error says so, and the script runs without stored globals.
+//! The guest decides which globals are the script's and which can be represented as JSON. The guest also produces and
+//! parses the JSON text, and pays for this work. The file is checked and written here, because it is untrusted. If it
+//! is invalid, a line on standard error says so, and the script runs without stored globals.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,11 +23,11 @@ pub const JAVASCRIPT_STATE_FILE: &str = ".globals_js.json";
 /// Maximum nesting depth of a value. The file nests one level deeper. The host's parsers allow at most 127 levels.
 const MAX_DEPTH: usize = 100;
 
-/// The name of an object that exists before the script runs. It is saved even though its name starts with an
+/// The name of an object that exists before the script runs. The object is saved even though its name starts with an
 /// underscore.
 pub(crate) const STATE: &str = "_state";
 
-/// Maximum length of a name or reason in an error line, in characters. Both come from the guest.
+/// Maximum length of a name or reason in an error line, in characters. Names and reasons come from the guest.
 const SHOWN_CHARS: usize = 200;
 
 /// The guest's answer for one global.
@@ -60,7 +60,7 @@ pub(crate) trait Globals {
     fn machine(&mut self) -> &mut dyn Machine;
 
     /// Sets globals from a JSON object, if there is one, and creates `_state`. Returns `false` if the guest cannot set
-    /// them. In that case, only `_state` exists.
+    /// the globals. In that case, only `_state` exists.
     fn restore(&mut self, json: Option<&str>, max_bytes: u64) -> Result<bool, DriverError>;
 
     /// Returns the script's next global.
@@ -192,7 +192,7 @@ fn text_of(found: &Result<FileAt, Errno>, max_bytes: u64) -> Result<Option<&str>
     }
 }
 
-/// Returns whether brackets nest deeper than is allowed for stored values. For text that is not JSON, the result is
+/// Returns `true` if brackets nest deeper than is allowed for stored values. For text that is not JSON, the result is
 /// arbitrary.
 fn is_too_deep(text: &str) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
@@ -214,7 +214,7 @@ fn is_too_deep(text: &str) -> bool {
     false
 }
 
-/// The globals to store, by name. They always fit into `max_bytes`, because the largest are omitted.
+/// The globals to store, by name. The globals always fit into `max_bytes`, because the largest are omitted.
 struct StoredGlobals {
     max_bytes: u64,
     bytes: u64,
@@ -229,7 +229,7 @@ impl StoredGlobals {
         Self { max_bytes, bytes: 1, texts: BTreeMap::new(), sizes: BTreeSet::new() }
     }
 
-    /// Adds a global. Returns the names of the globals that no longer fit, which may include the new one.
+    /// Adds a global. Returns the names of the globals that no longer fit, which may include the added global.
     fn add(&mut self, name: String, text: String) -> Vec<String> {
         let size = length(&text).saturating_add(length(&quoted(&name))).saturating_add(2);
         self.bytes = self.bytes.saturating_add(size);

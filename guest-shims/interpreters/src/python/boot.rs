@@ -43,8 +43,8 @@ macro_rules! boot_code {
 }
 
 pub(super) const COMMAND: &str = boot_code!("boot/park.py");
-/// Only this build has Pillow, so only its boot code ends with the image codecs. Their sources are string literals,
-/// because each codec is compiled as a module of its own.
+/// Only the reactor build has Pillow, so only its boot code ends with the image codecs. The codecs' sources are string
+/// literals, because each codec is compiled as a module of its own.
 pub(super) const REACTOR: &str = concat!(
     boot_code!(),
     "\nIMAGE_SOURCES = {'jpeg_read': r'''",
@@ -68,7 +68,8 @@ const LOADER: &str = "import sys; driver = type(sys)('glovebox_driver'); \
                       exec(compile(sys.argv.pop(), '<glovebox>', 'exec'), driver.__dict__)";
 
 /// Like [`LOADER`], but in a namespace that is dropped afterwards. `HEX` is the boot code in hexadecimal, which needs
-/// no quoting. Adds the script's directory to the path, because a reactor's interpreter is created without it.
+/// no quoting. Adds the script's directory to the path, because a reactor's interpreter is created without this
+/// directory.
 const REACTOR_LOADER: &str = "import sys\n\
     sys.dont_write_bytecode = True\n\
     sys.argv = ['']\n\
@@ -111,8 +112,8 @@ pub(super) fn env() -> Vec<(String, String)> {
         ("LC_ALL", "C.UTF-8"),
         // Makes `pyplot.show` a driver function, if matplotlib exists.
         ("MPLBACKEND", "module://glovebox_figures"),
-        // A directory in the interpreter's file system. Searching a directory outside it would count as an attempt to
-        // escape.
+        // A directory in the interpreter's file system. Searching a directory outside this file system would count as
+        // an attempt to escape.
         ("PATH", "/usr/local/bin"),
         // Prevents `__pycache__` directories among a script's files.
         ("PYTHONDONTWRITEBYTECODE", "1"),
@@ -120,7 +121,7 @@ pub(super) fn env() -> Vec<(String, String)> {
         ("PYTHONHASHSEED", "0"),
         ("PYTHONIOENCODING", "utf-8"),
         ("PYTHONUTF8", "1"),
-        // The first directory that `tempfile` tries. It tests each directory by writing to it.
+        // The first directory that `tempfile` tries. `tempfile` tests each directory by writing to it.
         ("TMPDIR", SCRATCH),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -235,8 +236,8 @@ pub(super) fn set_up(interpreter: &mut Interpreter<'_>, source: &str) -> Result<
     report.map_or(Ok(()), Report::of_setup)
 }
 
-/// Zeroes the remains of the boot code. The code was an argument, so the C library has a copy, and CPython has another
-/// in wide characters. Neither is needed any more, and zeros take no space in the image.
+/// Zeroes the remains of the boot code. The code was an argument, so the C library has a copy, and CPython has a
+/// second copy in wide characters. Neither copy is needed any more, and zeros take no space in the image.
 fn wipe_source(machine: &mut dyn Machine, source: &[u8]) -> Result<(), DriverError> {
     let mut memory = vec![0; usize::try_from(machine.memory_bytes()).unwrap_or_default()];
     machine.read(0, &mut memory)?;
@@ -356,7 +357,7 @@ fn extend_stack(machine: &mut dyn Machine) -> Result<(), DriverError> {
     Ok(())
 }
 
-/// Returns whether an address can be the top of a reactor's stack, which CPython rounds up to 4 KiB pages.
+/// Returns `true` if an address can be the top of a reactor's stack, which CPython rounds up to 4 KiB pages.
 fn is_stack_top(address: u32) -> bool {
     address > REACTOR_STACK_BYTES - PAGE_BYTES && address <= REACTOR_STACK_BYTES
 }

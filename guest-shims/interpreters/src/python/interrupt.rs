@@ -1,13 +1,14 @@
 //! Interrupts a running CPython, like Ctrl-C but without a signal.
 //!
 //! A signal's C handler (`trip_signal` in Modules/signalmodule.c, `_PyEval_SignalReceived` in Python/ceval_gil.c) only
-//! stores a few words. 3.12 stores 1 in four words: `Handlers[SIGINT].tripped`, `is_tripped`, `ceval.signals_pending`
-//! and `interp->ceval.eval_breaker`. 3.15 stores 1 in the first two, and sets the bit `_PY_SIGNALS_PENDING_BIT` in
-//! `tstate->eval_breaker`, whose other bits have other meanings. At each function entry, call and backward jump, the
-//! evaluation loop checks the last of these words. If it is set, the loop clears all words and calls the Python
-//! function in `Handlers[SIGINT].func`: `interrupted` in `boot/interrupt.py`. Regular expressions, arithmetic with huge
-//! integers, and system calls that fail with `EINTR` check `is_tripped` themselves. Other long-running C code
-//! (`sum(range(10**12))`, `list.sort`, a large `join`) does not check any word until it returns.
+//! stores a few words. CPython 3.12 stores 1 in four words: `Handlers[SIGINT].tripped`, `is_tripped`,
+//! `ceval.signals_pending` and `interp->ceval.eval_breaker`. CPython 3.15 stores 1 in the first two words, and sets
+//! the bit `_PY_SIGNALS_PENDING_BIT` in `tstate->eval_breaker`, whose other bits have other meanings. At each function
+//! entry, call and backward jump, the evaluation loop checks the last of these words. If the word is set, the loop
+//! clears all words and calls the Python function in `Handlers[SIGINT].func`: `interrupted` in `boot/interrupt.py`.
+//! Regular expressions, arithmetic with huge integers, and system calls that fail with `EINTR` check `is_tripped`
+//! themselves. Other long-running C code (`sum(range(10**12))`, `list.sort`, a large `join`) does not check any word
+//! until it returns.
 //!
 //! The addresses are located at boot: CPython itself stores the words once, and the memory before and after is
 //! compared.
@@ -17,8 +18,8 @@ use std::ops::Range;
 use super::object::Interpreter;
 use crate::{Anchors, DriverError, Interrupt, InterruptWrite};
 
-/// The anchors of the words that are set to 1, in the order in which CPython sets them. 3.15 uses two of them and the
-/// breaker.
+/// The anchors of the words that are set to 1, in the order in which CPython sets them. CPython 3.15 uses two of these
+/// words and the breaker.
 const WORDS: [&str; 4] = ["interrupt_0", "interrupt_1", "interrupt_2", "interrupt_3"];
 /// The anchor of the word in which a single bit is set, after all other words.
 const BREAKER: &str = "interrupt_breaker";

@@ -272,7 +272,7 @@ fn no_memory(what: &str) -> RaisedOutcome {
 /// The form of a binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// A command, 3.12: it runs a script and exits. It is parked before its exit.
+    /// A command, 3.12: it runs a script and exits. The command is parked before its exit.
     Command,
     /// A reactor, 3.15: its functions create an interpreter, run code in it, and return.
     Reactor,

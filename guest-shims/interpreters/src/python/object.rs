@@ -25,8 +25,8 @@ const BYTEARRAY_ALLOC: u32 = 12;
 const BYTEARRAY_START: u32 = 20;
 /// The offset of `PyBytesObject.ob_sval`, after the head (12 bytes) and the hash.
 const BYTES_START: u32 = 16;
-/// `_Py_IMMORTAL_REFCNT` of 3.12 with 32-bit pointers (Include/object.h). CPython never changes this count. In later
-/// versions, it does not change any count from `_Py_IMMORTAL_MINIMUM_REFCNT` upwards. No mortal object has that many
+/// `_Py_IMMORTAL_REFCNT` of 3.12 with 32-bit pointers (Include/object.h). CPython never changes this count. Later
+/// versions do not change any count from `_Py_IMMORTAL_MINIMUM_REFCNT` upwards. No mortal object has that many
 /// references.
 pub(super) const IMMORTAL: u32 = u32::MAX >> 2;
 /// `_Py_IMMORTAL_INITIAL_REFCNT` of later versions (Include/refcount.h).
@@ -105,8 +105,8 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Takes the global interpreter lock unless the interpreter holds it. CPython releases the lock in system calls, and
-    /// a call to a driver function without it is a fatal error.
+    /// Takes the global interpreter lock unless the interpreter holds it. CPython releases the lock in system calls,
+    /// and a call to a driver function without the lock is a fatal error.
     pub(super) fn take_lock(&mut self) -> Result<(), DriverError> {
         match self.machine.call(Callee::Export("PyGILState_Ensure"), &[]) {
             // In a runtime without this export, the streams can be flushed only if the interpreter holds its lock.
@@ -183,14 +183,14 @@ impl<'a> Interpreter<'a> {
         Ok(bytes)
     }
 
-    /// Returns whether the mark is set: an earlier script in this instance had arguments, environment, standard input
-    /// or a name.
+    /// Returns `true` if the mark is set: an earlier script in this instance had arguments, environment, standard
+    /// input or a name.
     pub(super) fn is_marked(&mut self) -> Result<bool, DriverError> {
         let scratch = self.anchors.get("scratch")?;
         Ok(self.word(scratch, MARK)? != 0)
     }
 
-    /// Sets or clears the mark. It is in guest memory, so it is saved and forked with all other state.
+    /// Sets or clears the mark. The mark is in guest memory, so it is saved and forked with all other state.
     pub(super) fn set_mark(&mut self, marked: bool) -> Result<(), DriverError> {
         let scratch = self.anchors.get("scratch")?;
         self.write_word(scratch, MARK, u32::from(marked))
@@ -305,7 +305,7 @@ fn scattered(words: &[u8; TWISTER_WORDS * 4]) -> [u8; TWISTER_WORDS * 4] {
     scattered
 }
 
-/// Adds like the guest's own address arithmetic, with wrapping. The memory's bounds check rejects a wrong address.
+/// Adds with wrapping, like the guest's own address arithmetic. The memory's bounds check rejects a wrong address.
 fn at(base: u32, offset: u32) -> u32 {
     base.wrapping_add(offset)
 }
