@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::rewrite::MutableGlobal;
 
-/// The inputs that determine compiled code. Images that differ in any of them never share a file.
+/// The inputs that determine compiled code. Images that differ in any of these inputs never share a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyParts {

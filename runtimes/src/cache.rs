@@ -51,11 +51,11 @@ pub enum CacheKind {
 }
 
 impl CacheKind {
-    /// All categories.
+    /// All kinds.
     pub const ALL: [Self; 6] =
         [Self::Binaries, Self::Packages, Self::Code, Self::Images, Self::Modules, Self::Components];
 
-    /// Kinds that can be rebuilt without the network. [`Runtimes::evict`](crate::Runtimes::evict) may remove them.
+    /// Kinds whose entries [`Runtimes::evict`](crate::Runtimes::evict) may remove: no rebuild needs the network.
     pub const EVICTABLE: [Self; 4] = [Self::Code, Self::Images, Self::Modules, Self::Components];
 
     pub(crate) fn directory(self) -> &'static str {
@@ -199,11 +199,11 @@ fn lock_name(name: &str) -> String {
     format!("{}{LOCK_SUFFIX}", name.chars().map(plain).collect::<String>())
 }
 
-/// Errors from using the cache or another of Glovebox's directories.
+/// Errors from the cache directory and Glovebox's other directories.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// The path is a symbolic link. Following it would mean trusting its creator.
+    /// The path is a symbolic link. Following the link would mean trusting its creator.
     #[error("`{}` is a symbolic link; remove it, or use its target", escaped(path))]
     Symlink {
         /// The path of the link.
@@ -299,7 +299,7 @@ pub struct CacheEntry {
     pub name: String,
     /// The size on disk in bytes.
     pub bytes: u64,
-    /// The time of the last use. For binaries and packages, the time of the last read if the file system records it.
+    /// The time of the last use. For binaries and packages, the time of the last read if the file system records reads.
     pub last_used: SystemTime,
     /// `true` if a process has the entry open or is building it. Always `false` for binaries and packages, which are
     /// closed after reading.
@@ -427,7 +427,7 @@ impl Runtimes {
     }
 }
 
-/// Locks a code file if it is not in use. Returns `false` if it is in use.
+/// Locks a code file. Returns `false` if a process uses the file.
 fn lock_unused(code: &File) -> io::Result<bool> {
     for _ in 0..LOCK_ATTEMPTS {
         match code.try_lock() {

@@ -367,8 +367,8 @@ pub struct ExportList {
     /// interpreter's recursion check then detects these calls. Requires the global `__stack_pointer` in `globals`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub framed: Vec<String>,
-    /// The function `__wasilibc_find_relpath_alloc` of wasi-libc. It is changed to preserve an empty path instead of
-    /// replacing it with `.`.
+    /// The function `__wasilibc_find_relpath_alloc` of wasi-libc. The function is changed to preserve an empty path
+    /// instead of replacing it with `.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_finder: Option<FunctionId>,
     /// `true` to change numpy's default integer to 64 bits. Supports exactly one binary, and rejects all others.

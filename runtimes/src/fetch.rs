@@ -42,8 +42,8 @@ const PURE_ONLY: &str = "only pure Python packages with a wheel can be fetched; 
 
 /// A downloader of packages, which runs pip or npm.
 ///
-/// pip uses its configured index, proxy and certificates. It runs in a directory of the cache, so that files in the
-/// current directory (such as a `pip.py`) are not loaded. It downloads only wheels, so that no package is built,
+/// pip uses its configured index, proxy and certificates. pip runs in a directory of the cache, so that files in the
+/// current directory (such as a `pip.py`) are not loaded. pip downloads only wheels, so that no package is built,
 /// installed or run.
 #[derive(Clone, Debug)]
 pub struct Fetcher {
@@ -295,7 +295,7 @@ impl Fetcher {
     }
 
     /// Takes wheels from the bundles, downloads the missing wheels with as few pip calls as possible, and verifies all
-    /// of them. A downloaded wheel is stored even if another download fails.
+    /// wheels. A downloaded wheel is stored even if another download fails.
     pub(crate) fn fetch_packages(
         &self,
         packages: &[&PackageEntry],
@@ -422,8 +422,8 @@ pub trait Progress: Sync {
     fn bytes(&self, _done_bytes: u64, _total_bytes: u64) {}
 
     /// Reports the end of an operation that may have reported steps, whether it succeeded or failed. An operation that
-    /// finds all files present does not call this method. An operation that contains other operations calls it several
-    /// times.
+    /// finds all files present does not call this method. An operation that contains other operations calls this
+    /// method several times.
     fn done(&self) {}
 
     /// Returns `true` to cancel the operation, which then undoes its changes and fails with its `Cancelled` error. The

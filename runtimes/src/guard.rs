@@ -6,9 +6,9 @@
 //! [`generation`] has changed.
 //!
 //! The check compares the device and inode numbers of a directory and all its ancestors, never their names. Symbolic
-//! links, names in a different case, and bind mounts of a parent directory therefore do not bypass it. [`is_guarded`]
-//! recognizes a guarded directory without examining its ancestors. This detects a guarded directory that was moved or
-//! bind-mounted into a mounted directory.
+//! links, names in a different case, and bind mounts of a parent directory therefore do not bypass the check.
+//! [`is_guarded`] recognizes a guarded directory without examining its ancestors. This detects a guarded directory
+//! that was moved or bind-mounted into a mounted directory.
 //!
 //! The check does not detect a bind mount of a directory *inside* a guarded directory, unless this process has opened
 //! the inner directory. Creating such a mount requires administrator rights or a private mount namespace.

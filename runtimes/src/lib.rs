@@ -23,9 +23,9 @@
 //!
 //! The crate does not protect against code that runs as the same user, which can write to the cache. It also does not
 //! protect against a processor, kernel or disk that changes bytes between two checks. The full digest of a binary is
-//! checked when the binary is downloaded and at every read. The digest of compiled code is checked on request. On load,
-//! it is checked only if the file has changed since its last check, which is recorded outside the cache. The crate
-//! supports only Unix, because its trust rules depend on owners and modes.
+//! checked when the binary is downloaded and at every read. The digest of compiled code is checked on request. On
+//! load, the digest is checked only if the file has changed since its last check, which is recorded outside the cache.
+//! The crate supports only Unix, because its trust rules depend on owners and modes.
 
 mod artefact;
 mod cache;

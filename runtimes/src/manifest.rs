@@ -22,7 +22,7 @@ pub const MAX_BINARY_BYTES: u64 = 256 << 20;
 pub struct Manifest {
     #[serde(rename = "runtime")]
     runtimes: Vec<RuntimeEntry>,
-    /// The `[[image]]` tables. Parsing the manifest moves them to `runtimes`.
+    /// The `[[image]]` tables. Parsing the manifest moves the tables to `runtimes`.
     #[serde(rename = "image", default)]
     images: Vec<ImageEntry>,
     #[serde(rename = "tool", default)]

@@ -117,9 +117,9 @@ impl<'a> PreparedStore<'a> {
         self.dir()?.open(key)
     }
 
-    /// Opens the image with this key and marks it as used. If it does not exist, takes it from a prepared bundle, or
-    /// else builds it with `build`. If several processes call this method concurrently, one builds the image and the
-    /// others wait for it. Fails if `build` fails.
+    /// Opens the image with this key and marks it as used. If the image does not exist, takes it from a prepared
+    /// bundle, or else builds it with `build`. If several processes call this method concurrently, one builds the
+    /// image and the others wait for it. Fails if `build` fails.
     pub fn open_or_build<E>(
         &self,
         key: &ArtefactKey,
@@ -134,8 +134,8 @@ impl<'a> PreparedStore<'a> {
         self.build(&store_dir, key, progress, build)
     }
 
-    /// Opens the image with this key and marks it as used. If it does not exist, takes it from a prepared bundle.
-    /// Returns `None` if no bundle contains the image, or if another process is adding it. Does not wait.
+    /// Opens the image with this key and marks it as used. If the image does not exist, takes it from a prepared
+    /// bundle. Returns `None` without waiting if no bundle contains the image or another process is adding the image.
     pub fn open_or_unpack(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
         let store_dir = self.dir()?;
         if let Some(artefact) = store_dir.open_used(key)? {
@@ -187,7 +187,7 @@ impl<'a> PreparedStore<'a> {
         store_dir.read_text(&name)?.ok_or_else(|| store_dir.missing(&name))
     }
 
-    /// Compares the digest of an image's code with the image's record. Fails if they differ, or the code cannot be read.
+    /// Compares the digest of an image's code with the recorded digest. Fails if they differ or the code is unreadable.
     pub fn verify(&self, artefact: &Artefact) -> Result<(), PreparedError> {
         let name = artefact.aot_path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let missing = || CacheError::io("open", &artefact.aot_path, io::ErrorKind::NotFound.into());
@@ -447,7 +447,7 @@ impl StoreDir<'_> {
         self.metadata(name).and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
-    /// Returns the time when the file was last read, if the file system records it.
+    /// Returns the time when the file was last read, if the file system records access times.
     pub(crate) fn accessed(&self, name: &str) -> SystemTime {
         self.metadata(name).and_then(|metadata| metadata.accessed()).unwrap_or(SystemTime::UNIX_EPOCH)
     }

@@ -362,8 +362,8 @@ fn read_at_most(file: &mut File, limit_bytes: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The cache directory for the added runtimes. It contains an empty file for each added runtime, named after the
-/// runtime.
+/// The cache directory for the added runtimes. The directory contains an empty file for each added runtime, named
+/// after the runtime.
 const DIRECTORY: &str = "added";
 
 impl Runtimes {

@@ -24,7 +24,7 @@
 //! * Files that are changed by code that runs as this user.
 //! * Files that are changed through a writable mapping. The kernel updates the change time late for such writes, and
 //!   never on tmpfs. Guests cannot map files.
-//! * Files that change between the check and their last use. They are mapped, not copied.
+//! * Files that change between the check and their last use. Their content is mapped, not copied.
 //! * Files on machines where the seal directory cannot be created. Only the owner, mode and length of these files are
 //!   checked, as for all files in the cache.
 
@@ -44,8 +44,8 @@ use crate::{CacheError, Digest};
 const FORMAT: u32 = 1;
 /// Maximum length of a seal in bytes. A seal contains a path and a few hundred other bytes.
 const MAX_SEAL_BYTES: u64 = 1 << 16;
-/// The name of a file that is created with the seal directory. Its modification time is the time of the directory's
-/// creation.
+/// The name of a file that is created with the seal directory. The file's modification time is the time of the
+/// directory's creation.
 const SINCE: &str = "since";
 /// Number of seals at which a write first removes the seals of files that no longer exist.
 const MANY: usize = 512;

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use crate::CacheError;
 use crate::guard::{Guard, GuardedDirectory};
 
-/// The prefix of temporary files. No other name begins with it.
+/// The prefix of temporary files. No other name begins with this prefix.
 pub const TEMP_PREFIX: &str = ".tmp-";
 
 /// Minimum age of a leftover. A newer temporary file may be unlocked only because its writer has not locked it yet.
@@ -43,8 +43,8 @@ pub struct TrustedDir {
 }
 
 impl TrustedDir {
-    /// Opens a directory, or creates it and its missing parents with mode 0700. While the directory is open, a guest of
-    /// this process cannot be given the directory, one of its ancestors or a directory inside it.
+    /// Opens a directory, or creates it and its missing ancestors with mode 0700. While the directory is open, a guest
+    /// of this process cannot be given the directory, one of its ancestors or a directory inside it.
     ///
     /// # Errors
     /// Fails if the directory cannot be opened or created, or does not meet the trust rules.
@@ -97,7 +97,7 @@ impl TrustedDir {
     }
 
     /// Opens a file for reading, without following a link, and applies the trust rules to it. Returns the file and its
-    /// length, or `None` if it does not exist.
+    /// length, or `None` if the file does not exist.
     ///
     /// # Errors
     /// Fails if the file cannot be opened, or does not meet the trust rules.
@@ -172,7 +172,7 @@ impl TrustedDir {
             .map_err(|e| CacheError::io("touch", &self.path_of(name), e.into()))
     }
 
-    /// Removes a file. Returns `false` if it did not exist.
+    /// Removes a file. Returns `false` if the file did not exist.
     ///
     /// # Errors
     /// Fails if the file exists and cannot be removed.

@@ -112,7 +112,8 @@ impl ImageDefinition {
         self.wheels.iter().chain(&self.files)
     }
 
-    /// Returns the digest of all inputs that determine the image. The name and the setups' limits do not affect it.
+    /// Returns the digest of all inputs that determine the image. The name and the setups' limits do not affect the
+    /// digest.
     #[must_use]
     pub fn digest(&self) -> Digest {
         let preloaded = |step: &SetupStep| step.preload.join("\n");

@@ -167,7 +167,7 @@ impl CustomImage {
 }
 
 impl CustomImages {
-    /// Opens or creates the directory. It must belong to the user and must not be writable by other users.
+    /// Opens or creates the directory. The directory must belong to the user and must not be writable by other users.
     ///
     /// # Errors
     /// Fails if the directory cannot be opened or created, or does not meet these conditions.
@@ -184,7 +184,7 @@ impl CustomImages {
         Ok(names.filter(|name| check_name("name", name).is_ok()).collect())
     }
 
-    /// Returns the image with this name, or `None` if it does not exist. Does not read the image's inputs.
+    /// Returns the image with this name, or `None` if the image does not exist. Does not read the image's inputs.
     ///
     /// # Errors
     /// Fails if the image's file cannot be read or is damaged.
@@ -215,8 +215,8 @@ impl CustomImages {
         Ok(file.persist(&name)?)
     }
 
-    /// Removes the image with this name. Returns its size in bytes, or `None` if it does not exist. The file is not
-    /// parsed, so damaged images can also be removed.
+    /// Removes the image with this name. Returns its size in bytes, or `None` if the image does not exist. The file is
+    /// not parsed, so damaged images can also be removed.
     ///
     /// # Errors
     /// Fails if the file cannot be removed.

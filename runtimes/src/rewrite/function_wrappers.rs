@@ -1,6 +1,6 @@
 //! Wraps functions, either to reserve a frame on the C stack for each call or to correct the C library.
 //!
-//! Interpreters measure the call depth by the use of the C stack. They do not notice calls to a function whose
+//! Interpreters measure the call depth by the use of the C stack. Interpreters do not notice calls to a function whose
 //! variables are all WebAssembly locals. For deeply nested data, such calls exhaust the native stack and trap, instead
 //! of raising an exception.
 
@@ -24,9 +24,9 @@ pub(super) enum Wrapper {
     /// Reserves a frame on the C stack for the duration of the call. `stack_pointer` is the index of the global. If an
     /// exception leaves the function, the code that catches it resets the stack pointer, as for any function.
     Frame { stack_pointer: u32 },
-    /// Preserves an empty path. wasi-libc's `__wasilibc_find_relpath_alloc` finds the preopen and the relative path for
-    /// every function with a path parameter. It replaces an empty path with `.`, so `rmtree("")` would empty the
-    /// working directory. With an empty path, the file system returns `ENOENT`.
+    /// Preserves an empty path. wasi-libc's `__wasilibc_find_relpath_alloc` finds the preopen and the relative path
+    /// for every function with a path parameter. The function replaces an empty path with `.`, so `rmtree("")` would
+    /// empty the working directory. With an empty path, the file system returns `ENOENT`.
     EmptyPath,
 }
 

@@ -247,8 +247,8 @@ pub(super) fn export_kind(kind: ExternalKind) -> ExportKind {
     }
 }
 
-/// Removes a module's custom sections (names, debug information, producers). They are not needed at run time, and would
-/// slow down each compilation.
+/// Removes a module's custom sections (names, debug information, producers). Custom sections are not needed at run
+/// time, and would slow down each compilation.
 ///
 /// # Errors
 /// Fails if the bytes are not a well-formed core module.

@@ -46,8 +46,8 @@ fn changes_other_state(operator: &Operator<'_>) -> bool {
             | Op::TableAtomicRmwXchg { .. }
             | Op::TableAtomicRmwCmpxchg { .. }
             | Op::ElemDrop { .. }
-            // `memory.init` is not in this list, because it changes only the memory. Without `data.drop`, it always has
-            // the same effect.
+            // `memory.init` is not in this list, because it changes only the memory. Without `data.drop`,
+            // `memory.init` always has the same effect.
             | Op::DataDrop { .. }
     )
 }

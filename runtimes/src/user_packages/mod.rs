@@ -40,7 +40,8 @@ impl Total {
 }
 
 impl UserPackages {
-    /// Opens or creates the directory. Fails if it does not belong to the user, or other users can write to it.
+    /// Opens or creates the directory. Fails if the directory does not belong to the user, or other users can write to
+    /// it.
     pub fn open(path: &Path) -> Result<Self, CacheError> {
         Ok(Self { dir: TrustedDir::open(path, GuardedDirectory::Packages)? })
     }
@@ -302,7 +303,7 @@ pub struct UserPackage {
     pub requires: Vec<String>,
     /// The number of files that the wheel installs.
     pub file_count: usize,
-    /// The unpacked size in bytes, as declared by the wheel. It is verified when the wheel is added.
+    /// The unpacked size in bytes, as declared by the wheel. The declared size is verified when the wheel is added.
     pub unpacked_bytes: u64,
 }
 

@@ -273,7 +273,7 @@ fn only_known_custom_binaries_get_a_recipe() {
     assert!(error.contains("script.py") && error.contains("bad magic number"), "{error}");
     let error = runtimes.load_custom(world.dir.path()).unwrap_err().to_string();
     assert!(error.contains("not a regular file"), "{error}");
-    // The sparse file takes no disk space. It must not be read into memory completely.
+    // The sparse file takes no disk space. The file must not be read into memory completely.
     let large = fs::File::create(world.path("large.wasm")).unwrap();
     std::io::Write::write_all(&mut &large, b"\0asm").unwrap();
     large.set_len(glovebox_runtimes::MAX_BINARY_BYTES + 1).unwrap();

@@ -291,8 +291,8 @@ fn data_count_section_is_updated() {
 
 #[test]
 fn sparse_memory_stays_within_the_segment_limit() {
-    // Write to every other block of 64 MiB. With one segment per block, this would need 8,192 segments. A memory of 4
-    // GiB would need more than the maximum of 100,000 segments.
+    // Write to every other 4 KiB block of a memory of 64 MiB. With one segment per block, this memory would need 8,192
+    // segments. A memory of 4 GiB would need more than the maximum of 100,000 segments.
     let module = wasm("(module (memory 1024))");
     let mut memory = vec![0; 1024 * PAGE];
     memory.iter_mut().step_by(2 * 4096).for_each(|byte| *byte = 1);

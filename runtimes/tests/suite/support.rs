@@ -10,7 +10,8 @@ use glovebox_runtimes::{
     ArtefactKey, CacheDir, Digest, Fetcher, ImageRecord, KeyParts, Manifest, NewArtefact, Runtimes,
 };
 
-/// Returns the contents of the pinned file in the test manifest. They are compressible and longer than one chunk.
+/// Returns the contents of the pinned file in the test manifest. The contents are compressible and longer than one
+/// chunk.
 pub(crate) fn pinned() -> Vec<u8> {
     let mut bytes = b"\0asm\x01\0\0\0".to_vec();
     bytes.extend((0..200_000u32).flat_map(|n| (n / 7).to_le_bytes()));

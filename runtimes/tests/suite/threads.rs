@@ -47,7 +47,7 @@ const RETURN: [&str; 29] = [
     "pthread_setspecific",
 ];
 
-/// The function that implements all waits for another thread. It traps.
+/// The function that implements all waits for another thread, and traps.
 const TRAP: &str = "__wasilibc_futex_wait";
 
 /// Functions that trap instead of waiting for another thread. For Python's locks, queues and joins, `boot/threads.py`
@@ -63,7 +63,7 @@ const WAIT: [&str; 8] = [
     "pthread_cond_wait",
 ];
 
-/// Python's own functions whose names look like thread functions. They call the functions listed above.
+/// Python's own functions whose names look like thread functions. These functions call the functions listed above.
 const PYTHON: [&str; 1] = ["time_pthread_getcpuclockid"];
 
 /// Returns the functions whose names look like thread functions.

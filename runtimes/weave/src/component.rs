@@ -170,7 +170,7 @@ struct Imports {
 
 impl Imports {
     /// Copies the adapter's sections that precede the sandbox import to the composed component, unchanged, so that
-    /// their indices stay valid.
+    /// the indices in these sections stay valid.
     fn copied(adapter: &[u8], whole: &mut Component) -> Result<Self, WeaveError> {
         let (mut outer, mut sandbox, mut depth) = (Vec::new(), Vec::new(), 0_u32);
         for payload in Parser::new(0).parse_all(adapter) {

@@ -129,7 +129,8 @@ pub(crate) fn unwind(plan: &Plan<'_>, reason: Reason) -> Function {
 }
 
 /// Generates the function that is called when a counter is negative. If calls are too deep, the function unwinds.
-/// Otherwise, it requests more fuel from the shim and returns the new counter. If the shim grants no fuel, it unwinds.
+/// Otherwise, the function requests more fuel from the shim and returns the new counter, or unwinds if the shim grants
+/// no fuel.
 pub(crate) fn halt(fuel: u32, depth: Option<Depth>, refuel: u32, unwind: u32) -> Function {
     let mut function = Function::new([]);
     let mut code = function.instructions();
@@ -206,7 +207,8 @@ impl Assembly {
         Ok(())
     }
 
-    /// Returns the type index of a generated function. Call this only after all input modules have added their types.
+    /// Returns the type index of a generated function. Call this method only after all input modules have added their
+    /// types.
     pub(crate) fn signature(&mut self, parameters: &[ValType], results: &[ValType]) -> u32 {
         let signature = (parameters.to_vec(), results.to_vec());
         if let Some(known) = self.own_types.get(&signature) {
@@ -256,7 +258,7 @@ impl Assembly {
         self.tags.len()
     }
 
-    /// Adds the tag of the unwinding exception. Call this after all modules have added their tags.
+    /// Adds the tag of the unwinding exception. Call this method after all modules have added their tags.
     pub(crate) fn tag(&mut self) -> u32 {
         let func_type_idx = self.signature(&[], &[]);
         let new = self.tags.len();

@@ -111,7 +111,7 @@ impl<'a> ParsedGuest<'a> {
     }
 }
 
-/// Returns `true` for CPython's call to a host, which does not exist here.
+/// Returns `true` for CPython's call to its host. The sandbox does not provide such a host.
 pub(crate) fn is_host_call(import: &Import<'_>) -> bool {
     (import.module, import.name) == HOST_CALL
 }

@@ -162,8 +162,8 @@ fn global(guest: &PlacedGuest<'_>, number: u32) -> Option<(u32, GlobalKind)> {
     Some((global.index.saturating_add(guest.shift.globals), global.kind))
 }
 
-/// Writes code for the guest whose number is in the first local. If the number is unknown, execution continues after
-/// that code.
+/// Writes code for the guest whose number is in the first local. If no guest has this number, execution continues
+/// after the written code.
 pub(crate) fn for_guest(
     code: &mut InstructionSink<'_>,
     plan: &Plan<'_>,
@@ -217,7 +217,7 @@ pub(crate) fn access(memory: u32, offset: u64) -> MemArg {
 const STRIDES: [i32; 2] = [64, 8];
 
 /// Writes code that compares the guest's `memory` at `at` with the memory and address in `with`, or with zeros. If all
-/// `len` bytes are equal, the code returns 1 from the function. Otherwise, it leaves 0 on the stack.
+/// `len` bytes are equal, the code returns 1 from the function. Otherwise, the code leaves 0 on the stack.
 ///
 /// `at`, `len` and the address in `with` are locals, which the code changes. The code reads no byte beyond the ranges.
 /// An address outside its memory causes a trap.

@@ -18,8 +18,8 @@ use crate::{
 pub(crate) struct Plan<'a> {
     /// The tag of the unwinding exception.
     pub(crate) tag: u32,
-    /// The index of the shim's memory. The guests' memories precede it, because engines access a module's first memory
-    /// fastest, with an encoding that is one byte shorter.
+    /// The index of the shim's memory. The guests' memories precede the shim's memory, because engines access a
+    /// module's first memory fastest, with an encoding that is one byte shorter.
     pub(crate) shim_memory: u32,
     /// The index of the fuel counter, an `i64` global with the remaining fuel minus one.
     pub(crate) fuel: u32,

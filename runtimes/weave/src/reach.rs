@@ -17,7 +17,7 @@ use crate::guest::index;
 pub(crate) enum LabelKind {
     /// A block, or the function itself.
     Block,
-    /// A loop. Its label is at its beginning.
+    /// A loop, whose label is at its beginning.
     Loop,
     /// An `if` before its `else`, or without an `else`.
     If,

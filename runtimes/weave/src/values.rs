@@ -23,7 +23,7 @@ pub(crate) enum Origin {
     Constant(i32),
     /// A value that is computed at run time.
     Computed,
-    /// A value that this analysis cannot determine. Wasmtime may still recognize it as a constant.
+    /// A value that this analysis cannot determine. Wasmtime may still recognize the value as a constant.
     Obscure,
     /// A value that is equal to another value.
     Same(Value),
@@ -179,9 +179,9 @@ impl Values {
         }
     }
 
-    /// Joins the values from all predecessors, ignoring this value itself. If they are equal, the result is their
-    /// common value. Otherwise, the result is computed at run time. A block without predecessors has the result zero,
-    /// as in Cranelift.
+    /// Joins the values from all predecessors, ignoring this value itself. If all joined values are equal, the result
+    /// is their common value. Otherwise, the result is computed at run time. A block without predecessors has the
+    /// result zero, as in Cranelift.
     fn join(&mut self, value: Value, incoming: &[Value]) -> Value {
         let mut others = incoming.iter().map(|other| self.resolve(*other)).filter(|other| *other != value);
         match others.next() {

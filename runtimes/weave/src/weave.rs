@@ -35,11 +35,11 @@ pub struct WeaveOptions {
     /// The maximum estimated native stack use of nested calls in a guest, in bytes. A call that exceeds this limit
     /// unwinds the guest.
     ///
-    /// Default: 320 KiB. This fits in Wasmtime's default stack of 512 KiB and leaves space for the shim, although a few
-    /// frames are larger than their estimate. One of these frames is the frame of QuickJS's interpreter loop, which is
-    /// part of every recursion. It is 1.2 times its estimate in Wasmtime 49, and 1.5 times in Wasmtime 50. The median
-    /// frame of the 10,200 possibly recursive functions of CPython and QuickJS is 0.53 times its estimate. V8's default
-    /// stack is 984 KiB.
+    /// Default: 320 KiB. This fits in Wasmtime's default stack of 512 KiB and leaves space for the shim, although a
+    /// few frames are larger than their estimate. One of these frames is the frame of QuickJS's interpreter loop,
+    /// which is part of every recursion. This frame is 1.2 times its estimate in Wasmtime 49, and 1.5 times in
+    /// Wasmtime 50. The median frame of the 10,200 possibly recursive functions of CPython and QuickJS is 0.53 times
+    /// its estimate. V8's default stack is 984 KiB.
     pub stack_bytes: u32,
     /// `true` to meter fuel. Default: `true`. Without metering, a script can run forever, so disable metering only for
     /// measurements.

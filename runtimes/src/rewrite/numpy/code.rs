@@ -158,7 +158,7 @@ impl Context<'_> {
         }))
     }
 
-    /// Returns whether an object is an array, which has numpy's function as its `bf_getbuffer`.
+    /// Returns `true` if an object is an array, which has numpy's function as its `bf_getbuffer`.
     fn is_array(&self) -> Function {
         let (object, buffer) = (0, 1);
         function(&[(1, ValType::I32)], |code| {
@@ -169,7 +169,7 @@ impl Context<'_> {
         })
     }
 
-    /// Returns whether all values of an integer array fit into 32 bits.
+    /// Returns `true` if all values of an integer array fit into 32 bits.
     fn indices_fit(&self) -> Result<Function, RewriteError> {
         let (array, left, value, seen) = (0, 1, 2, 3);
         let (type_of, convert) = (self.call("PyArray_DescrFromType")?, self.call("PyArray_FromArray")?);
@@ -196,8 +196,8 @@ impl Context<'_> {
         }))
     }
 
-    /// Like `PyArray_CanCastArrayTo`, but also receives the flags of the conversion. Allows the conversion of other
-    /// integers to indices if the values fit.
+    /// Like `PyArray_CanCastArrayTo`, but also receives the flags of the conversion. Allows the conversion of
+    /// wider integers to indices if the values fit.
     fn can_cast_to_index(&self) -> Result<Function, RewriteError> {
         let (array, target, casting, flags, known) = (0, 1, 2, 3, 4);
         let (can_cast, narrow) = (self.call("PyArray_CanCastArrayTo")?, self.call("is_index_to_narrow")?);
@@ -334,8 +334,8 @@ impl Context<'_> {
         }))
     }
 
-    /// Returns whether a type or array can be cast to the type of a ufunc's loop. A 64-bit order (see `is_order`) can
-    /// be cast to `long`.
+    /// Returns `true` if a type or array can be cast to the type of a ufunc's loop. A 64-bit order (see `is_order`)
+    /// can be cast to `long`.
     fn can_cast_to_loop(&self, can_cast: &str, is_array: bool) -> Result<Function, RewriteError> {
         let (from, to, casting, ufunc, types) = (0, 1, 2, 3, 4);
         let (can_cast, is_order) = (self.call(can_cast)?, self.call("is_order")?);
@@ -457,7 +457,7 @@ impl Context<'_> {
     }
 }
 
-/// Returns whether a type is an integer type whose values may be too large for an index.
+/// Returns `true` if a type is an integer type whose values may be too large for an index.
 fn is_index_to_narrow() -> Function {
     function(&[(1, ValType::I32)], |code| {
         code.local_get(0).i32_load(at(TYPE_NUMBER)).local_set(1);
@@ -466,9 +466,9 @@ fn is_index_to_narrow() -> Function {
     })
 }
 
-/// `f(from, to, ufunc, types)`: returns whether a 64-bit integer is passed for the order parameter of a function such
-/// as scipy's `eval_hermite(n, x)` or `lambertw(z, k)`. In such functions, exactly one of the loop's first two types is
-/// `long`, and no loop of the ufunc has a 64-bit integer parameter.
+/// `f(from, to, ufunc, types)`: returns `true` if a 64-bit integer is passed for the order parameter of a function
+/// such as scipy's `eval_hermite(n, x)` or `lambertw(z, k)`. In such functions, exactly one of the loop's first two
+/// types is `long`, and no loop of the ufunc has a 64-bit integer parameter.
 fn is_order() -> Function {
     let (from, to, ufunc, types, left, loops) = (0, 1, 2, 3, 4, 5);
     function(&[(2, ValType::I32)], |code| {

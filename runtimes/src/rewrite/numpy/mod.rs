@@ -1,5 +1,5 @@
-//! Makes numpy behave as on Linux. Widens its default integer to 64 bits in a binary with 32-bit pointers, and makes it
-//! report floating-point errors ([`status`]).
+//! Makes numpy behave as on Linux. Widens numpy's default integer to 64 bits in a binary with 32-bit pointers, and
+//! makes numpy report floating-point errors ([`status`]).
 //!
 //! numpy's default integer is as wide as a pointer, so `np.arange(100_000).sum()` overflows in WebAssembly. The default
 //! is a constant in a few functions. This module changes the constant to `NPY_LONGLONG`. Indices in C code remain 32
@@ -31,7 +31,8 @@ use super::{
     sections::{SectionChange, Sections, extended_section},
 };
 
-/// The function that provides an object's buffer. It is wrapped to record the buffer for the check of its format.
+/// The function that provides an object's buffer. The function is wrapped to record the buffer for the check of its
+/// format.
 const GET_BUFFER: &str = "PyObject_GetBuffer";
 
 /// numpy's parser of subscripts.
@@ -69,7 +70,7 @@ const RETURN_INDICES: &[&str] = &[
     "array_searchsorted",
 ];
 
-/// Other functions to wrap.
+/// Functions to wrap in addition to the functions that return indices and the loops.
 const WRAPPED: [&str; 5] = [GET_BUFFER, PREPARE_INDEX, TO_LONG, WHERE, status::FETCH_MASK];
 
 /// Changes within functions. The type number of `NPY_LONG` is 7, and the type number of `NPY_LONGLONG` is 9.
@@ -77,7 +78,7 @@ const SPLICES: &[Splice] = &[
     // The type of Python's `int`, of a list of Python integers, of `dtype(int)` and of `arange`.
     Splice::new("int_default_descriptor", "41 07 10 {PyArray_DescrFromType}", "41 09 10 {PyArray_DescrFromType}"),
     Splice::new("discover_descriptor_from_pylong", "41 07 41 09", "41 09 41 09"),
-    // The type of the integer -1. The original code handles -1 separately, because it can signal a conversion error.
+    // The type of the integer -1. The original code handles -1 separately, because -1 can signal a conversion error.
     Splice::new(
         "discover_descriptor_from_pylong",
         "41 07 10 {PyArray_DescrFromType} 0f",
@@ -98,7 +99,7 @@ const SPLICES: &[Splice] = &[
     Splice::new("int_common_dtype", "28 02 {@27642972} 22 02", "28 02 {@27642932} 22 02"),
     Splice::new("int_common_dtype", "28 02 {@27642972} 20 01", "28 02 {@27642932} 20 01"),
     // Sums and products of `bool` and of types smaller than 8 bytes. The original code looks up the result type in a
-    // table. The new code computes it: odd type numbers are signed.
+    // table. The new code computes the type: odd type numbers are signed.
     Splice::new("reducelike_promote_and_resolve", "41 07 21 09", "41 09 21 09"),
     Splice::new("reducelike_promote_and_resolve", "28 02 00 41 03 4d", "28 02 00 41 07 4d"),
     Splice::new("reducelike_promote_and_resolve", "20 0b 2d 00 {@22081920}", "41 0a 20 0b 41 01 71 6b"),
@@ -110,7 +111,7 @@ const SPLICES: &[Splice] = &[
     Splice::new("iter_ass_subscript", "41 10 10 {PyArray_FromArray}", "41 80 80 80 20 10 {PyArray_FromArray}"),
     Splice::new("arr_bincount", "41 91 0a 41 81 0a 20 02", "41 81 8a 80 20 41 81 0a 20 02"),
     Splice::new("arr_bincount", "41 91 0a 41 81 0a 20 05", "41 81 8a 80 20 41 81 0a 20 05"),
-    // Functions with an order parameter, such as scipy's `eval_hermite`, declare it as `long`.
+    // Functions with an order parameter, such as scipy's `eval_hermite`, declare the parameter as `long`.
     Splice::new(
         "ufunc_loop_matches",
         "20 05 20 02 10 {PyArray_CanCastTypeTo}",

@@ -1,13 +1,13 @@
 //! Floating-point errors in numpy's loops over `float32` and `float64`.
 //!
 //! WebAssembly has no floating-point status flags. This build of numpy uses a word in memory instead, but sets it only
-//! in loops over integers. The wrappers in this module set the word for loops over floating-point numbers. They look
-//! for infinities and NaN in the results, and examine the inputs of each such result.
+//! in loops over integers. The wrappers in this module set the word for loops over floating-point numbers. The
+//! wrappers look for infinities and NaN in the results, and examine the inputs of each such result.
 //!
 //! In numpy's default setting, errors only cause warnings. To keep loops fast, the wrappers then check only the first
-//! [`CHECKED_BY_DEFAULT`] elements, and all elements of slow loops such as `power`. They do not check additions,
-//! subtractions and multiplications of more elements at all. In any other setting, they check all elements, or none if
-//! all errors are ignored.
+//! [`CHECKED_BY_DEFAULT`] elements, and all elements of slow loops such as `power`. The wrappers do not check
+//! additions, subtractions and multiplications of more elements at all. In any other setting, the wrappers check all
+//! elements, or none if all errors are ignored.
 
 use wasm_encoder::{BlockType, Function, InstructionSink, ValType};
 
@@ -181,7 +181,7 @@ impl Context<'_> {
         })
     }
 
-    /// Wraps a loop. Calls it in chunks and checks the results of each chunk.
+    /// Wraps a loop. Calls the loop in chunks and checks the results of each chunk.
     pub(super) fn checked_loop(&self, old: u32, loop_bits: i32) -> Result<Function, RewriteError> {
         let (args, count, steps, data, frame) = (0, 1, 2, 3, 4);
         let (begin, check) = (self.call("begin_checks")?, self.call("check_results")?);
@@ -235,7 +235,7 @@ impl Context<'_> {
         }))
     }
 
-    /// `f(frame, loop)`: checks the results of a chunk and prepares the next chunk. Returns whether there is a next
+    /// `f(frame, loop)`: checks the results of a chunk and prepares the next chunk. Returns `true` if there is a next
     /// chunk.
     fn check_results(&self) -> Result<Function, RewriteError> {
         let (frame, loop_bits, result, step, left, sum) = (0, 1, 2, 3, 4, 5);

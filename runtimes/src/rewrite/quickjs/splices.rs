@@ -23,9 +23,9 @@ const APPLY: &str = "js_function_apply";
 /// waited for the promise.
 pub(super) const FULFILLED: &str = "js_async_module_execution_fulfilled";
 
-/// Changes to [`FULFILLED`], one for each supported binary: 0.17 and 0.11. They clear `async_evaluation` of a module
-/// that waited, as the engine does for a module with its own `await`. In the original code, later importers of such a
-/// module wait forever.
+/// Changes to [`FULFILLED`], one for each supported binary: 0.17 and 0.11. The changes clear `async_evaluation` of a
+/// module that waited, as the engine does for a module with its own `await`. In the original code, later importers of
+/// such a module wait forever.
 pub(super) const COMPLETIONS: &[Splice] = &[
     Splice::new(FULFILLED, "20 09 41 05 3a 00 5f", "20 09 41 05 3a 00 5f 20 09 41 00 3a 00 7c"),
     Splice::new(FULFILLED, "20 09 41 05 3a 00 57", "20 09 41 05 3a 00 57 20 09 41 00 3a 00 74"),
@@ -90,8 +90,8 @@ pub(super) const SPLICES: &[Splice] = &[
         "41 c0 00 6b 22 07 24 80 80 80 80 00",
         "41 c0 00 6b 22 07 24 80 80 80 80 00 20 00 10 {record_token}",
     ),
-    // Stores the position of a spread element's value in an array, 8 bytes after the call's position. Records the
-    // position before `append`.
+    // For a spread element of an array, stores the position of the element's value, 8 bytes after the call's position.
+    // Records the position before `append`.
     Splice::new(
         PARSER,
         "0d 0b 41 d1 00 21 07 20 00 41 01 10 {js_parse_assign_expr2} 45 0d 01 0c 0b",

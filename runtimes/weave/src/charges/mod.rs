@@ -53,8 +53,8 @@ pub(crate) struct OperatorCharge {
     /// The amount to charge before the operator's check, or before the counter is saved.
     pub(crate) before: i64,
     pub(crate) check: FuelCheck,
-    /// The amount to charge after the check. At a checked operator, it is charged before the operator. At a call, and
-    /// where control flow splits or merges, it is charged after the operator.
+    /// The amount to charge after the check. At a checked operator, this amount is charged before the operator. At a
+    /// call, and where control flow splits or merges, the amount is charged after the operator.
     pub(crate) after: i64,
     /// `true` if the counter is saved again before its next use, so it need not be reloaded after this call or landing.
     pub(crate) stays_saved: bool,

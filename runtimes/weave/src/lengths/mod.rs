@@ -1,9 +1,9 @@
 //! Detects lengths that Wasmtime recognizes as constant.
 //!
-//! Wasmtime charges bulk operators with a small constant length without a check. Its compiler's frontend detects
-//! constants, even through locals and blocks. To charge the same amounts, this module must detect exactly the same
-//! constants. It tracks the values of variables and of the operand stack like `code_translator.rs` in version 48 of the
-//! `wasmtime-internal-cranelift` crate.
+//! Wasmtime charges bulk operators with a small constant length without a check. The frontend of Wasmtime's compiler
+//! detects constants, even through locals and blocks. To charge the same amounts, this module must detect exactly the
+//! same constants. This module tracks the values of variables and of the operand stack like `code_translator.rs` in
+//! version 48 of the `wasmtime-internal-cranelift` crate.
 
 mod blocks;
 
