@@ -20,7 +20,7 @@ export class UnavailableError extends GloveboxError {
   override readonly name = 'UnavailableError';
 }
 
-/** The backend does not support the request. The message names a backend that does, or an alternative. */
+/** The backend does not support the request. The message names an alternative, such as another backend. */
 export class UnsupportedError extends GloveboxError {
   override readonly name = 'UnsupportedError';
 }

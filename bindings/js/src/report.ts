@@ -27,8 +27,8 @@ export function shorten(text: string, maxCharacters: number): string {
 }
 
 /**
- * Explains a script's failure to the model that will correct it: the traceback or the outcome, advice, and a rollback of
- * the session.
+ * Explains a script's failure to the model that corrects the script: the traceback or the outcome, advice, and a
+ * rollback of the session.
  */
 export function failure(run: Reported): string {
   const lines = [run.outcome.traceback?.trim() || run.outcome.toString(), ...run.guidance.advice.map(({ summary }) => summary)];

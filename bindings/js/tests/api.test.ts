@@ -137,7 +137,7 @@ for (const way of ways) {
     assert.deepEqual([info.id, info.language, info.ended], [session.id, 'javascript', undefined]);
   });
 
-  // The tests of such runs are in `suspend.test.ts` for the engine, and in `daemon.test.ts` for a daemon.
+  // The tests of runs that wait are in `suspend.test.ts` for the engine, and in `daemon.test.ts` for a daemon.
   if (way !== 'native' && way !== 'daemon') {
     of('runs that wait for answers are not supported', async () => {
       const box = await sandbox(way);

@@ -43,7 +43,7 @@ test('TypeScript runs, and examples include their files', async () => {
     await page.locator('#examples').selectOption({ label: title });
     await page.locator('#editor .cm-content').waitFor();
     await page.locator('#run').click();
-    // The second of these two scripts reads the first script's output, so it fails alone.
+    // The second of these two scripts reads the first script's output, so it fails when it runs alone.
     if (title !== 'Both languages on one workspace: chart.js · JavaScript') assert.equal(await ended(page), 'Completed', `${title}: ${await output(page)}`);
     else await ended(page);
   }
@@ -155,7 +155,7 @@ test('a delayed session list removes no session', async () => {
   await page.locator('#session-new').click();
   await page.locator('[aria-selected=true][data-kind=session]').waitFor();
   await page.locator('#session-fork:not([disabled])').waitFor();
-  // Delays the answer to the page's request after the script's end until the user has forked the session.
+  // Until the user has forked the session, delays the answer to the request that the page sends after the script's end.
   let letGo = (): void => undefined;
   const forked = new Promise<void>((resolve) => (letGo = resolve));
   let answered = (): void => undefined;

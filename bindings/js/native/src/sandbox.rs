@@ -128,7 +128,7 @@ impl NativeSandbox {
     }
 
     /// Restarts a suspended script, and repeats it without calling tools. The last event contains the calls that the
-    /// script waits for, or the result if the script is cancelled before.
+    /// script waits for, or the result if the script is cancelled first.
     #[napi]
     pub fn start_suspended(
         &self,

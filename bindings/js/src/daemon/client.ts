@@ -12,7 +12,7 @@ import { parseJson } from '../json.ts';
  * timeout, so that the daemon does not close a connection just when a request is sent on it.
  */
 const IDLE_MS = 15_000;
-/** Maximum number of concurrent requests of a client. The daemon limits the connections of all clients together. */
+/** Maximum number of concurrent requests of a client. The daemon limits the total number of connections. */
 export const MAX_CONNECTIONS = 64;
 /** Maximum number of idle connections of a client. */
 const MAX_IDLE = 8;

@@ -51,7 +51,7 @@ function look(): Native | Error {
 }
 
 /**
- * Returns the files that an environment variable lists. Without the variable, returns the files of this name in the
+ * Returns the files that an environment variable lists. Without the variable, returns the files called `file` in the
  * native module's package and in the packages that it can resolve.
  */
 export function interpreters(module: string, file: string, variable: string): string[] {

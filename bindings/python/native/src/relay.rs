@@ -10,7 +10,7 @@ use glovebox::Stream;
 use crate::interrupt::Event;
 
 /// A relay that sends output to the event channel of the current step. Between steps, it keeps the output for the next
-/// step: a script whose tool call times out continues without an answer.
+/// step, because a script whose tool call times out continues without an answer.
 #[derive(Default)]
 pub(crate) struct OutputRelay(Mutex<RelayState>);
 

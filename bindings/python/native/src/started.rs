@@ -141,7 +141,7 @@ impl PyStarted {
         Ok(PyBytes::new(py, &bytes.map_err(IntoException::exception)?))
     }
 
-    /// Returns the output on a stream so far.
+    /// Returns the output that the script has written to a stream so far.
     fn output<'py>(&self, py: Python<'py>, is_stderr: bool) -> PyResult<Bound<'py, PyBytes>> {
         let stream = if is_stderr { Stream::Stderr } else { Stream::Stdout };
         let started = self.started.get()?;

@@ -253,7 +253,7 @@ class DaemonSession(RemoteSession):
             return
         with contextlib.suppress(SessionError, UnavailableError), errors():
             self._client.json("DELETE", self._path, timeout_s=timeout_s)
-        # An interrupt of the request skips these lines: the session stays open until it is dropped.
+        # If the request is interrupted, these lines do not run, and the session stays open until it is dropped.
         self._is_closed = True
         self._dropped.detach()
         _open_sessions.discard(self)

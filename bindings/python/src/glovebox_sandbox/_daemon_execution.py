@@ -154,7 +154,7 @@ class Execution:
         """The number of tool threads, and the number of them that are idle because they have sent their answer."""
         self._answers: list[CallAnswer] = []
         self._sent: list[CallAnswer] | None = None
-        """The answers in the last request that resumed the script; `None` before the first such request."""
+        """The answers in the last request that resumed the script; `None` before the script is first resumed."""
         self._sends_one = False
         """True if each request contains at most one answer, because the daemon rejected a request with several."""
         self._refused: Problem | None = None
@@ -259,8 +259,8 @@ class Execution:
                 return self._events.get(timeout=wait_s)
 
     def _cancel(self, path: str) -> Any:
-        """Cancels the execution. Returns its result if the script was waiting for its tools: no other response contains
-        that result."""
+        """Cancels the execution. Returns its result if the script was waiting for its tools, because no other response
+        contains that result."""
         result = None
         # The request fails if the execution has already ended. Its result is then in the queue.
         with contextlib.suppress(Problem):

@@ -47,7 +47,7 @@ class NamedSessions:
 
     @property
     def current(self) -> Session:
-        """The session in which cells run. A new session replaces one that has ended."""
+        """The session in which cells run. A new session replaces a session that has ended."""
         session = self._sessions.get(self._current)
         if session is None or session.ended is not None:
             session = self._sessions[self._current] = self.box.session()

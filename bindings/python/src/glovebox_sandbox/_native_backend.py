@@ -28,7 +28,7 @@ def is_here() -> bool:
 
 
 def _interpreters(file: str, variable: str) -> list[str]:
-    """Returns the files that an environment variable lists, or the files of this name in the installed packages."""
+    """Returns the files that an environment variable lists, or the files called `file` in the installed packages."""
     if given := os.environ.get(variable):
         return given.split(os.pathsep)
     from importlib.util import find_spec
@@ -67,7 +67,7 @@ def _engine(packages: bool) -> Any:
 
 
 def open_backend(name: str, policy: Policy, wait: tools.Await, progress: Callable[[str], None] | None) -> Backend:
-    """Creates a sandbox. Downloads and compiles only what the installed packages do not contain."""
+    """Creates a sandbox. Downloads and compiles only the parts that the installed packages do not contain."""
     answered: list[Any] = [
         (
             tool.name,

@@ -23,7 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MOST_THREADS = 64
-"""Maximum number of concurrent executions of one sandbox. Further executions wait. For a component, it is one."""
+"""Maximum number of concurrent executions of one sandbox, 1 with a component. Further executions wait."""
 
 
 class _Threads:

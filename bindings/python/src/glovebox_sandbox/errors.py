@@ -23,8 +23,8 @@ class UnavailableError(GloveboxError):
 
 
 class UnsupportedError(GloveboxError):
-    """The backend does not support the operation or the option. The message names a backend that does, or an
-    alternative."""
+    """The backend does not support the operation or the option. The message names an alternative, such as another
+    backend."""
 
 
 class SessionError(GloveboxError):

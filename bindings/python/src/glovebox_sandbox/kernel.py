@@ -294,7 +294,7 @@ class GloveboxKernel(Kernel):
         return {"status": "ok", "found": text is not None, "data": data, "metadata": {}}
 
     async def do_is_complete(self, code: str) -> dict[str, Any]:
-        """Returns whether the code is complete, according to the language's own parser."""
+        """Checks with the language's own parser that the code is complete."""
         return await self._query(
             lambda sessions: _introspection.is_complete(sessions.box, self.settings.language, split(code)[1]),
             {"status": "unknown"},

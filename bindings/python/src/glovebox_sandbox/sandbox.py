@@ -101,8 +101,8 @@ class Sandbox(Startable):
         `mounts` are further host directories by their paths in the sandbox.
 
         `tools` are functions that scripts can call. `env` and `args` are the scripts' environment variables and
-        arguments. `seed` makes random numbers reproducible. `clock_ns` fixes the clock at this time, in nanoseconds
-        since 1970.
+        arguments. `seed` makes random numbers reproducible. `clock_ns` fixes the clock at a time in nanoseconds since
+        1970.
 
         `checkpoints` is the schedule of automatic checkpoints in sessions. `on_unwind` determines whether a session
         whose script was stopped by force is rolled back or ends. `auto_persist_globals` keeps variables between

@@ -35,7 +35,7 @@ class Tool:
 
 
 class Answers:
-    """An implementation of `glovebox:sandbox/tools` with these tools."""
+    """An implementation of `glovebox:sandbox/tools` with the given tools."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self.tools = {tool.name: tool for tool in tools}

@@ -121,7 +121,7 @@ class Interpreter:
 
     `functions` may change at any time: calls to a removed function fail immediately, and the next script can call an
     added function. A call to one of `ends` ends the script after the function has run on the host. If `replace` is
-    true, a new session replaces one that has ended.
+    true, a new session replaces a session that has ended.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class Interpreter:
         loop: asyncio.AbstractEventLoop | None = None,
         token: Any = None,
     ) -> Run:
-        """Runs a script with these variables and files."""
+        """Runs a script with the given variables and files."""
         code = _check.of("code", str, code)
         for name, value in (variables or {}).items():
             _check.as_json(f"variables[{name!r}]", value)
@@ -268,7 +268,7 @@ class Interpreter:
                     session.close()
 
     async def run_async(self, code: str, variables: Mapping[str, Any] | None = None) -> Run:
-        """Like `run`, for asynchronous code: `async` functions run on this loop, and a cancelled task ends its script.
+        """Like `run`, but asynchronous: `async` functions run on the caller's loop, and a cancelled task ends its script.
         """
         if self._threads is None:
             self._threads = threads_of(self._sandbox)
@@ -311,8 +311,8 @@ def shorten(text: str, max_characters: int = MAX_CHARACTERS) -> str:
 
 
 def failure(run: Run) -> str:
-    """Explains a script's failure to the model that will correct it: the traceback or the outcome, advice, and a rollback
-    of the session."""
+    """Explains a script's failure to the model that corrects the script: the traceback or the outcome, advice, and a
+    rollback of the session."""
     outcome = run.outcome
     lines = [(outcome.traceback or "").strip() or str(outcome)]
     lines += [advice.summary for advice in run.guidance.advice]

@@ -252,7 +252,7 @@ class Workspace:
         self._operate("move", path, to)
 
     def real_path(self, path: str) -> str:
-        """Follows the links in a path."""
+        """Resolves the links in a path."""
         real: str = self._operate("resolve", path)
         return real
 

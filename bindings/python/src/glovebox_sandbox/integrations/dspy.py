@@ -27,7 +27,7 @@ class GloveboxInterpreter:
 
     Host tools and `SUBMIT` are global functions in scripts. Arguments and results are passed as JSON. A script that
     reaches a limit raises a `CodeExecutionError`, and the session continues. A script that ends its interpreter raises
-    a `CodeInterpreterError`, as does every later call.
+    a `CodeInterpreterError`, and all later calls raise this error too.
     """
 
     execution_instructions = (

@@ -128,7 +128,7 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
         return True
 
     async def realpath(self, path: str) -> str:
-        """Follows the links in a path."""
+        """Resolves the links in a path."""
         real: str = await self._workspace.run_async("real_path", path)
         return real
 
