@@ -24,7 +24,7 @@ TIMEOUT_S = 8.0
 
 
 class WithoutKeys(Client):
-    """A proxy between client and engine that drops the key, and repeats every tenth request."""
+    """A proxy between client and engine that drops the idempotency key, and repeats every tenth request."""
 
     def headers(self, operation: Operation) -> dict[str, str]:
         return {name: value for name, value in super().headers(operation).items() if name != "idempotency-key"}

@@ -44,7 +44,7 @@ def check(record: Record, checker: Path) -> dict[str, list[str]]:
 
 
 def unanswered(record: Record) -> list[str]:
-    """Operations that failed, and operations that stayed unanswered although their client retried."""
+    """Returns the operations that failed, or that stayed unanswered although their client retried."""
     found = []
     for operation in all_of(record):
         if operation.outcome == "failed" or (operation.outcome == "unknown" and operation.attempts > 1):
@@ -53,7 +53,7 @@ def unanswered(record: Record) -> list[str]:
 
 
 def lost(record: Record) -> list[str]:
-    """Acknowledged counts that the session does not have at the end, or that two executions returned."""
+    """Returns acknowledged counts that the session does not have at the end, or that two executions returned."""
     found = []
     for session, operations in record.counters().items():
         counts = Counter(operation.count for operation in executions(operations) if operation.count is not None)
@@ -63,7 +63,7 @@ def lost(record: Record) -> list[str]:
 
 
 def applied_twice(record: Record) -> list[str]:
-    """Sessions with more unreported counts than executions with an unknown outcome: an execution was applied twice."""
+    """Returns sessions with more unreported counts than executions of unknown outcome: one was applied twice."""
     found = []
     for session, operations in record.counters().items():
         issued = executions(operations)
@@ -76,7 +76,7 @@ def applied_twice(record: Record) -> list[str]:
 
 
 def recorded_twice(record: Record) -> list[str]:
-    """Operations with more than one effect, because an execution ran again as a different execution."""
+    """Returns operations with more than one effect, because an execution ran again as a different execution."""
     keys: dict[str, list[str]] = {}
     for effect in record.effects:
         keys.setdefault(effect.operation, []).append(effect.key)

@@ -45,7 +45,7 @@ def body(operation: Operation, callback: str) -> bytes | None:
 
 def is_engine_error(status: int, answer: bytes) -> bool:
     """Returns `True` for an error of the engine itself or of a proxy in front of it: the outcome of the operation is
-    then unknown. A malformed request is not such an error."""
+    then unknown. Status 400, for a malformed request, does not count."""
     if status < 400 or status == 400:
         return False
     try:

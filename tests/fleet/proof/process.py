@@ -43,7 +43,7 @@ class Process:
             put_first(self._child.pid)
 
     def kill(self) -> None:
-        """Sends SIGKILL, and waits for the end."""
+        """Sends SIGKILL, and waits until the program has ended."""
         if self._child is not None:
             self._child.kill()
             self._child.wait()

@@ -13,7 +13,7 @@ MISSING = re.compile(r"the blob `sessions/(?P<session>[^/`]+)/[^/`]+/(?P<generat
 
 @dataclass
 class Outdated:
-    """Attempts of one server to continue a state of a session whose blob later executions had deleted."""
+    """Attempts of one server to continue a session from a state whose blob later executions had deleted."""
 
     server: str
     generation: int

@@ -25,7 +25,8 @@ for call in range({CALLS}):
     tools.record(operation=f'after {{call}}', count=n)
 print(n, answer)
 """
-# The call that is not answered until the nodes are killed. The kill therefore follows its effect, while the script runs.
+# The call that is not answered until the nodes are killed. The kill therefore follows the call's effect, while the
+# script runs.
 HELD = "after 1"
 OPERATIONS = ["before", *(f"after {call}" for call in range(CALLS))]
 ATTEMPT_S = 8.0

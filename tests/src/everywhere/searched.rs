@@ -26,7 +26,7 @@ impl AddressRange {
 const PAGE_BYTES: u64 = 4096;
 /// The size of the entry for a page in `pagemap`.
 const ENTRY_BYTES: usize = 8;
-/// The highest bits of an entry, set if the page is present or swapped out.
+/// The two most significant bits of an entry. One of them is set if the page is present or swapped out.
 const IS_THERE: u8 = 0b1100_0000;
 
 /// Returns the address ranges that contain a word. Skips untouched pages, because hosts reserve much more memory than
@@ -50,7 +50,7 @@ fn touched(pages: &File, stretch: AddressRange) -> io::Result<Vec<AddressRange>>
     pages.read_exact_at(&mut entries, stretch.start / PAGE_BYTES * ENTRY_BYTES as u64)?;
     let mut runs: Vec<AddressRange> = Vec::new();
     for (number, entry) in (0..).zip(entries.chunks_exact(ENTRY_BYTES)) {
-        // Entries are little-endian, so the last byte contains the highest bits.
+        // Entries are little-endian, so the last byte contains the most significant bits.
         if entry.last().is_none_or(|highest| highest & IS_THERE == 0) {
             continue;
         }

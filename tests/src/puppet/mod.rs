@@ -89,7 +89,7 @@ impl Puppet {
         Self { store, instance, how: Misbehaviour::None }
     }
 
-    /// Replaces this instance with another in the same store, which uses the same sandbox.
+    /// Replaces this instance with another instance in the same store, which uses the same sandbox.
     #[must_use]
     pub fn beside(self) -> Self {
         let Self { mut store, .. } = self;

@@ -135,7 +135,7 @@ fn python_capability_rows_hold() {
     assert!(check("python.md", &sandbox_of("python-3.15-data")) >= 90);
 }
 
-/// The header of the table that lists scripts whose outcome differs in the other Python version.
+/// The header of the table of scripts whose outcome differs in Python 3.12.
 const OTHERWISE: &str = "| script | in Python 3.12 |";
 
 /// All rows also hold in the providers' Python version, except those in one table.

@@ -51,7 +51,8 @@ fn session_bytes_are_limited() {
     assert!(beside.execute("new Uint8Array(4 << 20).fill(1); 0").unwrap().is_success(), "usable after");
 }
 
-/// Many sessions together stay within the limit for each way in which scripts can use the machine's memory.
+/// The total memory of many sessions stays within the limit, for each way in which scripts can use the machine's
+/// memory.
 #[test]
 fn many_sessions_together_stay_within_their_limit() {
     const TOTAL: u64 = 192 << 20;

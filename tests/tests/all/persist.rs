@@ -90,7 +90,7 @@ fn session_keeps_globals_without_writing_the_file() {
         session.close().unwrap();
         resumed.close().unwrap();
         assert_eq!(fs::read_to_string(directory.path().join(name)).unwrap(), r#"{"a":7}"#);
-        // Changes that the session's own script makes to the file are reported like those to any other file.
+        // Changes that the session's own script makes to the file are reported like changes to any other file.
         let session = sandbox.session().unwrap();
         let write = match language {
             Language::Python => format!("open('/app/{name}', 'w').write('{{}}')"),

@@ -22,8 +22,8 @@ const SEEDS: std::ops::Range<u64> = 0..3;
 const STEPS: usize = 300;
 /// The maximum number of sessions. It is small, so that each session is used repeatedly.
 const MAX_SESSIONS: usize = 5;
-/// Events that must occur at least once in all programs together. The successful interruption of a loop is omitted,
-/// because it depends on the machine's speed.
+/// Events that must occur at least once across all programs. The successful interruption of a loop is omitted, because
+/// it depends on the machine's speed.
 const EVENTS: [&str; 16] = [
     "open",
     "execute",

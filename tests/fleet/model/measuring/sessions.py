@@ -1,4 +1,4 @@
-"""Measures the costs of a session by runtime and size, in a process that holds only such sessions."""
+"""Measures the costs of a session by runtime and size. Each process has sessions of only one runtime and size."""
 
 from __future__ import annotations
 

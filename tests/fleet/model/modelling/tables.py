@@ -20,7 +20,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def number(value: float) -> str:
-    """Formats a number with three significant digits, or as an integer from 100."""
+    """Formats a number with three significant digits, or as an integer if it is at least 100."""
     if value == 0:
         return "0"
     if abs(value) >= 99.95:

@@ -64,7 +64,7 @@ fn open_sessions_are_limited() {
 #[test]
 fn policies_of_sessions_are_limited() {
     let daemon = TestDaemon::new();
-    // Parsed values count as 160 bytes each: 12.8 MB for each policy. Together they can occupy 64 MiB.
+    // Parsed values count as 160 bytes each: 12.8 MB for each policy. All policies can occupy 64 MiB in total.
     let open = |count: usize| daemon.post("/v1/sessions", &json!({"policy": {"args": vec![""; count]}}));
     let refused = open(100_000);
     assert_eq!(refused.problem(), (400, "invalid-argument".into()));

@@ -64,7 +64,7 @@ fn claimed_lengths_reserve_no_memory() {
     assert!(grown < GROWN_BYTES, "{grown} bytes");
 }
 
-/// Encodes a length as the format does: seven bits in each byte, the lowest ones first.
+/// Encodes a length as the format does: seven bits in each byte, least significant bits first.
 fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {

@@ -268,7 +268,7 @@ class Interpreter:
                     session.close()
 
     async def run_async(self, code: str, variables: Mapping[str, Any] | None = None) -> Run:
-        """Like `run`, but asynchronous: `async` functions run on the caller's loop, and a cancelled task ends its script.
+        """Like `run`, but asynchronous: `async` functions run on the caller's loop. A cancelled task ends the script.
         """
         if self._threads is None:
             self._threads = threads_of(self._sandbox)

@@ -18,8 +18,8 @@ enum Stage {
 }
 
 impl Fleet {
-    /// Applies the failure, or its detection by the router, if either is due at `now`. Returns `true` if it did; the
-    /// caller's event, owned by `who`, has then been rescheduled.
+    /// Applies the failure, or its detection by the router, if either is due at `now`. Returns `true` if either was
+    /// due; the caller's event, owned by `who`, has then been rescheduled.
     pub(crate) fn fail_if_due(&mut self, now: f64, who: u32) -> bool {
         let Some(failure) = self.config.failure else { return false };
         if now >= failure.at_s && self.nodes[0].alive {

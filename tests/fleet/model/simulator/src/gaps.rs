@@ -92,8 +92,8 @@ pub struct Part {
 #[derive(Clone, Debug)]
 pub struct Gaps {
     parts: Vec<Part>,
-    /// A grid of times that grow by a constant factor. For each of them, `survived_s` is the integral of the survival
-    /// function up to it, and `biased_s` the integral of the density weighted by time.
+    /// A grid of times that grow by a constant factor. For each time, `survived_s` is the integral of the survival
+    /// function up to that time, and `biased_s` the integral of the density weighted by time.
     grid: Vec<f64>,
     survived_s: Vec<f64>,
     biased_s: Vec<f64>,

@@ -59,8 +59,8 @@ impl Router {
         if nodes[other as usize].executing < nodes[one as usize].executing { other } else { one }
     }
 
-    /// Returns the first node in the session's hash order that is believed alive and fits. Losing a node only moves
-    /// that node's sessions.
+    /// Returns the first node in the session's hash order that the router considers alive and for which `fits` returns
+    /// `true`. Losing a node only moves that node's sessions.
     fn hashed(&self, session: u32, fits: impl Fn(u32) -> bool) -> u32 {
         let all = self.believed.len() as u64;
         let mut first = NONE;
