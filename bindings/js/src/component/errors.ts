@@ -41,7 +41,7 @@ export class InstanceLostError extends Error {
   }
 }
 
-/** Tests whether a thrown value is an error of the contract. */
+/** Returns `true` if a thrown value is an error of the contract. */
 export function isFailure(thrown: unknown): thrown is Failure {
   return typeof thrown === 'object' && thrown !== null && !(thrown instanceof Error) && 'tag' in thrown;
 }

@@ -23,7 +23,7 @@ _engines: dict[tuple[int, bool], Any] = {}
 
 
 def is_here() -> bool:
-    """Tests whether this package has a native module for this platform."""
+    """Returns `True` if this package has a native module for this platform."""
     return _native is not None
 
 

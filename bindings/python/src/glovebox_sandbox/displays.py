@@ -10,7 +10,7 @@ _TEXTS = ("application/json", "application/javascript", "application/xml")
 
 
 def is_text(media_type: str) -> bool:
-    """Tests whether data of a media type is text."""
+    """Returns `True` if data of a media type is text."""
     return media_type.startswith("text/") or media_type.endswith(("+json", "+xml")) or media_type in _TEXTS
 
 

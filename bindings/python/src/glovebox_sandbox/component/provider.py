@@ -73,7 +73,7 @@ class _Instance:
         return self.function(name)(self.store, *arguments)
 
     def answers(self) -> bool:
-        """Tests whether the instance can be entered. After a trap, it cannot."""
+        """Returns `True` if the instance can be entered, which is impossible after a trap."""
         try:
             self.call("info")
         except wasmtime.WasmtimeError:
