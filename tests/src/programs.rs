@@ -96,7 +96,7 @@ fn built(script: &str, names: &[&str]) -> BTreeSet<String> {
     missing
 }
 
-/// The format of both scripts' reports, from the function `missing` in `tests/programs/build-functions`.
+/// The text after a tool's name in the message of the function `missing` in `tests/programs/build-functions`.
 const MISSING: &str = " is missing; install it with: ";
 
 fn root() -> PathBuf {

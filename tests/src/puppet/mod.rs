@@ -32,7 +32,7 @@ pub enum Misbehaviour {
     Trap = 1,
     /// Returns a misaligned address.
     Misaligned = 2,
-    /// Returns an address past the end of its memory.
+    /// Returns an address past the end of the puppet's memory.
     OutOfBounds = 3,
     /// Calls the sandbox before it allocates.
     CallInRealloc = 4,

@@ -32,7 +32,8 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
     trials
 }
 
-/// Runs a case. A case with a short timeout can fail on a slow machine, and then runs again with longer times.
+/// Runs a case. A case with a short timeout can fail on a slow machine, and then runs again with longer timeouts
+/// and delays.
 fn show(case: &Case, backend: &EngineBackend) -> Result<(), Failed> {
     let mut report = wrong(case, backend);
     if !report.is_empty()

@@ -62,7 +62,7 @@ fn each_instance_is_new(path: &Path, language: Language) -> Result<(), Failed> {
             "for (;;);",
         ],
     };
-    // The expected results, from an instance outside the pool that has private memory.
+    // The expected results, from an instance that has private memory because it is not in the pool.
     let mut alone = CompiledProvider::new(Config::new(), path, language)?.instance()?;
     let expected: Vec<_> = scripts.iter().map(|source| alone.execute(source, FUEL)).collect();
     for round in 0..6 {

@@ -203,7 +203,8 @@ fn server_for_two(sessions: usize) -> Server {
     })
 }
 
-/// Opens a session for the second tenant, with an ID that looks like a context of the first tenant's sandbox.
+/// Opens a session for the second tenant, with an ID that looks like the ID of a context in the
+/// first tenant's sandbox.
 fn impostor(server: &Server, id: &str) {
     let body = json!({"id": format!("{id}.python"), "language": "python"}).to_string();
     let opened = server.ask("POST", "/v1/sessions", &[("x-api-key", "the other token")], body.as_bytes());

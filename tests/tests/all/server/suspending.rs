@@ -252,9 +252,9 @@ fn request_that_resumes_an_execution_can_exceed_the_body_limit() {
 fn decoded_execution_counts_towards_the_memory_for_requests() {
     let long = request("python", &format!("print(tools.ask(q=1))\n#{}", "x".repeat(1_000_000)));
     let bytes = suspended(&Server::start(Setup::default()), &long);
-    // The body is 1.3 MB long, and takes 2.7 MB while it is parsed. The decoded execution takes another 2 MB, 3.4 MB in
-    // total. The servers allow 3.2 and 3.9 MB for requests. A single request may exceed that limit, so the test keeps
-    // another request waiting.
+    // The body is 1.3 MB long, and counts as 2.7 MB while it is parsed. Afterwards, the body and the decoded execution
+    // of 2 MB count as 3.4 MB. The servers allow 3.2 and 3.9 MB for requests. A single request may exceed the maximum,
+    // so the test keeps another request waiting.
     for (bodies_bytes, status) in [(3_600_000, 503), (4_500_000, 200)] {
         let server = with_memory(bodies_bytes);
         waiting(&server.post("/v1/execute", &request("python", "tools.ask(q=1)")));

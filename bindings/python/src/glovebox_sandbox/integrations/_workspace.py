@@ -238,7 +238,7 @@ class Workspace:
             return {each.path: files.read(posixpath.relpath(each.path, ROOT)) for each in entries if each.kind == "file"}
 
     def make_directory(self, path: str) -> None:
-        """Creates a directory and its parent directories."""
+        """Creates a directory and missing parent directories."""
         self._operate("make", path)
 
     def remove(self, path: str) -> None:

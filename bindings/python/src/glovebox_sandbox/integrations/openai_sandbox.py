@@ -96,7 +96,7 @@ class GloveboxSandboxSession(BaseSandboxSession):
         await self._operate("move", source, to.as_posix(), user=user)
 
     async def mkdir(self, path: Path | str, *, parents: bool = False, user: Any = None) -> None:
-        """Creates a directory; with `parents`, also its parent directories."""
+        """Creates a directory; with `parents`, also missing parent directories."""
         if not parents:
             await self._operate("stat", posixpath.dirname(self.normalize_path(path).as_posix()), user=user)
         await self._operate("make_directory", path, user=user)

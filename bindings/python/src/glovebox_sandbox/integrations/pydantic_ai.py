@@ -109,7 +109,7 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
         return [_entry(each) for each in await self._workspace.run_async("entries", path)]
 
     async def make_dir(self, path: str) -> None:
-        """Creates a directory and its parent directories."""
+        """Creates a directory and missing parent directories."""
         await self._workspace.run_async("make_directory", path)
 
     async def remove(self, path: str) -> None:

@@ -26,8 +26,9 @@ pub(crate) struct Session {
     pub(crate) phase: Phase,
     /// `true` if the current execution must resume the session first.
     pub(crate) cold: bool,
-    /// The number of executions since the last save, and the processor time to repeat them.
+    /// The number of executions since the last save.
     pub(crate) unsaved: u16,
+    /// The processor time to repeat the executions since the last save.
     pub(crate) unsaved_s: f32,
     /// The processor time of the current execution.
     pub(crate) work_s: f32,

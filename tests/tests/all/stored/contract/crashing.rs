@@ -50,8 +50,8 @@ fn killed_process_loses_no_stored_state(place: &dyn TestStore) {
     kill_repeatedly(place, Duration::from_secs(4), 30_000);
 }
 
-/// A process that writes to a disk spends most of its time waiting, and one that writes to memory does not. The kills
-/// therefore hit other points of a write.
+/// A process that writes to a disk spends most of its time waiting, but a process that writes to memory does not.
+/// Kills therefore interrupt writes to memory at other points than writes to a disk.
 #[test]
 fn killed_process_keeps_the_memory_store() {
     if let Some(place) = Directory::inside(Path::new("/dev/shm")) {

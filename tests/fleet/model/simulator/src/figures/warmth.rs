@@ -10,7 +10,7 @@ use crate::inputs::Inputs;
 const TIMES_S: [f64; 9] = [5.0, 15.0, 60.0, 180.0, 600.0, 1_800.0, 3_600.0, 14_400.0, 86_400.0];
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// Compares limits on the time that idle sessions stay in memory, with unlimited memory.
+/// Compares limits on the time that idle sessions stay in memory. The memory itself is unlimited.
 pub(super) fn times(run: &mut Run, config: Config) -> Value {
     let each = |ttl_s: f64| {
         let config = Config { ttl_s, memory_bytes: 1e15, window_s: 300.0, ..config.clone() };
