@@ -52,8 +52,8 @@ pub struct SessionsBuilder(Storage);
 
 impl SessionsBuilder {
     /// Adds a sandbox in which sessions run. Call this method once for each runtime and policy. If several sandboxes
-    /// have the same language, a new session runs in the first of them. Listing, exporting, importing, deleting and
-    /// pruning do not require a sandbox.
+    /// have the same language, a new session runs in the first of these sandboxes. Listing, exporting, importing,
+    /// deleting and pruning do not require a sandbox.
     pub fn sandbox(self, sandbox: Sandbox) -> Self {
         self.0.sandboxes.write().push(sandbox);
         self
@@ -277,8 +277,8 @@ impl Sessions {
         entries.into_iter().map(|stored| ListedSession { live: self.live_info(&stored.id), stored }).collect()
     }
 
-    /// Closes and removes a session. Its exit handlers run within the limits of one execution. Fails if there is no
-    /// such session, or if it cannot be resumed to run the handlers.
+    /// Closes and removes a session. The session's exit handlers run within the limits of one execution. Fails if there
+    /// is no session with this ID, or if the session cannot be resumed to run the handlers.
     pub fn close(&self, id: &SessionId) -> Result<(), SessionsError> {
         if self.open(id)?.activate()?.close_and_remove()? {
             store::log_session("session.deleted", id);
@@ -286,7 +286,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// Removes a session, even a damaged one, without running its exit handlers. Returns `false` if it did not exist.
+    /// Removes a session, even if it is damaged, without running its exit handlers. Returns `false` if the session did
+    /// not exist.
     ///
     /// # Errors
     /// [`SessionsError::InUse`] if the session is in use.
@@ -368,11 +369,11 @@ pub struct HibernateReport {
 }
 
 impl Sessions {
-    /// Saves a session to the store and frees its memory and lock. Returns `false` if it was not live in this process.
+    /// Saves a session to the store and frees its memory and lock. Returns `false` if the session was not live in this
+    /// process.
     ///
-    /// # Errors
-    /// [`SessionsError::InUse`] if the session is in use. [`SessionsError::Fenced`] if another process took it over.
-    /// Its memory is then freed without saving.
+    /// # Errors [`SessionsError::InUse`] if the session is in use. [`SessionsError::Fenced`] if another process took
+    /// over the session. The session's memory is then freed without saving.
     pub fn hibernate(&self, id: &SessionId) -> Result<bool, SessionsError> {
         let slot = self.0.slot(id);
         let state = slot.lock_unused(&self.0.storage)?;

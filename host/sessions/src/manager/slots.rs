@@ -99,7 +99,8 @@ impl Slots {
                     match slot.hibernate(state, &self.storage) {
                         // `Ok(false)` means that the session had ended, which also freed its permit.
                         Ok(_) => return Ok(Eviction::Freed),
-                        // The session was dropped because another process took it over, which freed its permit.
+                        // The session was dropped because another process took over the session. Dropping it freed its
+                        // permit.
                         Err(error @ SessionsError::Fenced { .. }) => {
                             let id = slot.id.as_str();
                             tracing::warn!(target: "glovebox", session_id = id, %error, "a session was taken over");
@@ -174,7 +175,7 @@ impl SessionGuard {
     /// Runs `source` in the session, like [`run`](Self::run).
     ///
     /// # Errors
-    /// Like [`run`](Self::run).
+    /// Fails like [`run`](Self::run).
     pub fn execute(&self, source: &str) -> Result<Execution, SessionsError> {
         self.run(Request::new(source))
     }

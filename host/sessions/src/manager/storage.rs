@@ -73,7 +73,7 @@ impl EventCounter {
 /// The result of an attempt in [`Storage::retry`].
 pub(super) enum RetryResult<T> {
     Done(T),
-    /// The attempt must be repeated, until `wait_ms` after the first attempt.
+    /// The attempt must be retried, until `wait_ms` after the first attempt.
     Again {
         wait_ms: u64,
     },
@@ -162,7 +162,7 @@ impl Storage {
         self.cancel.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled)
     }
 
-    /// Repeats `attempt` after each change of a session in this process until the attempt succeeds or fails. Returns
+    /// Retries `attempt` after each change of a session in this process until the attempt succeeds or fails. Returns
     /// `None` after the attempt's `wait_ms` or on cancellation.
     pub(super) fn retry<T>(
         &self,
@@ -231,12 +231,12 @@ impl Sessions {
         Ok(self.guard(&fork))
     }
 
-    /// Returns a session in the format of [`Session::hibernate`](glovebox::Session::hibernate). If these sessions have
-    /// a key, the session is sealed with it.
+    /// Returns a session in the format of [`Session::hibernate`](glovebox::Session::hibernate). If
+    /// `SessionsBuilder::key` is set, the session is sealed with that key.
     ///
-    /// If the session is live in this process, it is saved first. If the store is then full, its current state is
-    /// returned unsaved. Any other session is read from the store, without a sandbox, and without memory for resuming
-    /// the session.
+    /// If the session is live in this process, it is saved first. If the store is full, the session's current state is
+    /// returned without being saved. Any other session is read from the store, without a sandbox, and without memory
+    /// for resuming the session.
     ///
     /// # Errors
     /// [`SessionsError::NotFound`] if there is no such session. [`SessionsError::Resume`] if its seal is wrong. Also

@@ -67,7 +67,7 @@ impl DirectoryStore {
         Ok(Self { dir })
     }
 
-    /// Maximum size of a state: 8 GiB. This is the maximum memory of a guest, plus the same size in files. A whole
+    /// Maximum size of a state: 8 GiB, which is the maximum memory of a guest plus the same size in files. A whole
     /// state is read into memory before the limits of a policy are checked.
     pub const MAX_STATE_BYTES: u64 = 2 * Limits::MAX_MEMORY_BYTES;
 

@@ -42,7 +42,8 @@ pub use record::{
 ///
 /// A writer holds the session's lock, and also passes the version that it expects in the store ([`ExpectedVersion`]). A
 /// process can lose its lock without noticing, for example if its lease expires while the process is frozen. The
-/// version check detects this. The late writer receives [`StoreError::Fenced`], and the other process's writes remain.
+/// version check detects the loss. The late writer receives [`StoreError::Fenced`], and the other process's writes
+/// remain.
 ///
 /// The futures do not need an async runtime. They can perform I/O on the thread that polls them, so poll them only
 /// where blocking is allowed, for example with [`block_on`].
@@ -91,7 +92,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
         Ok(count.min(max))
     }
 
-    /// Removes a session. Returns `true` if it existed. Removing a damaged session requires [`ExpectedVersion::Any`].
+    /// Removes a session. Returns `true` if the session existed. Removing a damaged session requires [`ExpectedVersion::Any`].
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if the stored version differs from the expected version. The session is not removed.
@@ -275,7 +276,7 @@ pub enum StoreError {
         /// The session's ID.
         id: SessionId,
     },
-    /// The URL does not name a store.
+    /// The text is not the URL of a store.
     #[cfg(feature = "object-store")]
     #[error(
         "`{url}` is not the URL of a store: {reason}; use `s3://BUCKET/PREFIX`, `gs://…`, `az://…`, `file:///DIRECTORY` or `memory://NAME`",
@@ -284,7 +285,7 @@ pub enum StoreError {
     Url {
         /// The invalid URL.
         url: String,
-        /// The reason why it is not a store URL.
+        /// The reason why the URL is not a store URL.
         reason: String,
     },
     /// An object store did not respond, or rejected the operation.

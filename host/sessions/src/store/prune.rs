@@ -24,8 +24,9 @@ pub struct PruneLimits {
 }
 
 impl PruneLimits {
-    /// Removes the sessions in a store that exceed a limit, except sessions in use. If a session is damaged or its
-    /// record has a time in the future, the store's time of the last write is used instead.
+    /// Removes the sessions in a store that exceed a limit, except sessions in use. The age of a session is the time
+    /// since the last write in its record. If the session is damaged or the recorded time is in the future, the store's
+    /// time of the write is used.
     ///
     /// # Errors
     /// Fails if the store cannot be listed. If a session cannot be removed, the report contains the error, and pruning

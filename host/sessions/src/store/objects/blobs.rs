@@ -68,8 +68,8 @@ impl BlobStore {
     /// its owner.
     ///
     /// # Errors
-    /// [`StoreError::Url`] if the URL does not name a store, [`StoreError::Directory`] if the directory is unusable,
-    /// and [`StoreError::Remote`] if the environment has no usable configuration.
+    /// [`StoreError::Url`] if the text is not the URL of a store, [`StoreError::Directory`] if the directory is
+    /// unusable, and [`StoreError::Remote`] if the environment has no usable configuration.
     pub fn open(url: &str) -> Result<Self, StoreError> {
         Ok(Self(Objects::open(url)?))
     }
@@ -120,8 +120,8 @@ impl BlobStore {
         self.0.delete(name).await
     }
 
-    /// Lists at most `limit` blobs after the name `after`, in the order of their names. `limit` is clamped to the range
-    /// from 1 to [`MAX_PAGE`](Self::MAX_PAGE).
+    /// Lists at most `limit` blobs whose names sort after `after`, in the order of their names. `limit` is clamped to
+    /// the range from 1 to [`MAX_PAGE`](Self::MAX_PAGE).
     ///
     /// `prefix` consists of whole name parts: `sessions/notes` matches names that begin with `sessions/notes/`. An
     /// empty prefix matches all names.

@@ -23,7 +23,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use super::location::{StoreLocation, shown};
 use crate::store::StoreError;
 
-/// Maximum number of attempts to create an object. A failed or refused attempt is repeated while the object is absent.
+/// Maximum number of attempts to create an object. A failed or refused attempt is retried while the object is absent.
 const CREATE_ATTEMPTS: u32 = 3;
 
 /// A set of named objects. Reads and listings include every write that was acknowledged before they began.
@@ -42,7 +42,7 @@ pub(super) trait Bucket: fmt::Debug + Send + Sync {
     /// Deletes an object, if it exists.
     async fn delete(&self, name: &str) -> Result<(), StoreError>;
 
-    /// Lists up to `limit` objects in a directory after the name `after`, in the order of their names.
+    /// Lists at most `limit` objects in a directory whose names sort after `after`, in the order of their names.
     async fn list(&self, dir: &str, after: Option<&str>, limit: usize) -> Result<Vec<ListedObject>, StoreError>;
 }
 
@@ -107,7 +107,7 @@ pub(super) fn failed(
     StoreError::Remote { url: bucket.url().to_owned(), action: action.into(), source: source.into() }
 }
 
-/// Lists the files below a directory after a name, in the order of their names.
+/// Lists at most `limit` files below a directory whose names sort after `after`, in the order of their names.
 ///
 /// Reads all names in a directory before any metadata. The log of a session has so few names that Linux returns them in
 /// one system call, as a consistent snapshot. A file that is deleted afterwards is listed with length 0, and a read

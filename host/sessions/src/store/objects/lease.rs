@@ -166,7 +166,8 @@ impl LeaseLog {
         list_numbered(&*self.bucket, &self.dir).await
     }
 
-    /// Reads an entry. Returns `None` if the entry does not exist, and empty content if it is too long to be valid.
+    /// Reads an entry. Returns `None` if the entry does not exist, and empty content if the entry is too long to be
+    /// valid.
     async fn read(&self, number: u64) -> Result<Option<Bytes>, StoreError> {
         match self.bucket.get(&self.name(number), MAX_ENTRY_BYTES).await {
             Err(StoreError::BlobTooLarge { .. }) => Ok(Some(Bytes::new())),

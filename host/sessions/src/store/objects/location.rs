@@ -57,7 +57,7 @@ pub(super) struct StoreLocation {
     _dir: Option<TrustedDir>,
 }
 
-/// Implemented by hand, because a derived implementation would print credentials, and all objects in memory.
+/// Implemented by hand, because a derived implementation would print credentials and the contents of stores in memory.
 impl fmt::Debug for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreLocation").field("url", &self.url).finish_non_exhaustive()
@@ -121,8 +121,8 @@ impl StoreLocation {
     }
 }
 
-/// Opens a network store, with credentials and endpoint from the environment. Returns `None` if the URL does not name a
-/// network store.
+/// Opens a network store, with credentials and endpoint from the environment. Returns `None` if the URL has the scheme
+/// of another kind of store.
 fn remote(
     scheme: &ObjectStoreScheme,
     url: &str,

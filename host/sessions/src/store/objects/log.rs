@@ -1,4 +1,4 @@
-//! The log of a session. It orders writes and decides whether each write is accepted.
+//! The log of a session, which orders writes and decides whether each write is accepted.
 //!
 //! # Objects
 //!
@@ -26,8 +26,8 @@
 //! head, and the write is accepted. If N + 1 was created and deleted again, a higher entry exists. Step 4 distinguishes
 //! these cases:
 //!
-//! * *Two writers* with the same base create the same name, and one of them succeeds. The other writer finds a head
-//!   that is not built on its entry, and is fenced.
+//! * *Two writers* with the same base try to create the same name, and one of them succeeds. The other writer finds a
+//!   head that is not built on its entry, and is fenced.
 //! * *A frozen writer that wakes after a takeover* finds its name taken, or creates an entry below the head. Such an
 //!   entry is an orphan: it is never the head, readers ignore it, and its writer or the next writer deletes it. The
 //!   head is not built on the orphan, so the writer is fenced.
@@ -66,7 +66,7 @@ use crate::store::{RecordError, SessionId, SessionRecord, StoreError, StoredVers
 pub(super) const RECORDS: &str = "records";
 const STATES: &str = "states";
 /// Maximum number of entries in the log of a session or lease, and of states to examine when a removal expires. The
-/// number stays small, because every writer retries failed deletions.
+/// number of entries stays small, because every writer retries failed deletions.
 const MAX_LISTED: usize = 10_000;
 /// Maximum number of attempts to read during concurrent writes.
 const READS: usize = 16;

@@ -52,9 +52,9 @@ const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// (`memory://NAME`). Credentials come from the environment, as for [`BlobStore`].
 ///
 /// The store must let only one creator of a name succeed, and reads must reflect every acknowledged operation.
-/// [`open`](Self::open) tests this. Each session has a short log of its writes, and each write has a unique version. Of
-/// two writers with the same base, one writer is accepted, and the other is [fenced](StoreError::Fenced), even after it
-/// was frozen for a long time.
+/// [`open`](Self::open) tests both guarantees. Each session has a short log of its writes, and each write has a unique
+/// version. Of two writers with the same base, one writer is accepted, and the other writer is
+/// [fenced](StoreError::Fenced), even if that writer was frozen for a long time.
 ///
 /// A lock is a lease of 15 s, which its holder renews. If the holder is killed, the lease expires. Leases only prevent
 /// wasted work, because the log keeps writes consistent without them.
@@ -89,9 +89,9 @@ impl ObjectStore {
     /// refused, and reads, lists and deletes the object.
     ///
     /// # Errors
-    /// [`StoreError::Url`] if the URL does not name a store, [`StoreError::Directory`] if the directory is unusable,
-    /// [`StoreError::Remote`] if the store cannot be reached or refuses an operation, and [`StoreError::Unfit`] if it
-    /// fails the test.
+    /// [`StoreError::Url`] if the text is not the URL of a store, [`StoreError::Directory`] if the directory is
+    /// unusable, [`StoreError::Remote`] if the store cannot be reached or refuses an operation, and
+    /// [`StoreError::Unfit`] if the store fails the test.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let objects = Objects::open(url)?;
         let background = objects.background().clone();
@@ -126,7 +126,7 @@ impl ObjectStore {
         Log { bucket: &*self.bucket, id }
     }
 
-    /// Writes on top of the expected version. Returns whether the session existed, and the new version.
+    /// Writes on top of the expected version. Returns the new version, and `true` if the session existed.
     async fn write(
         &self,
         lock: &SessionLock,
@@ -326,7 +326,7 @@ struct ListedHead {
 }
 
 impl ObjectStore {
-    /// Lists the heads of at most `max` sessions after a session. Also returns whether more sessions follow.
+    /// Lists the heads of at most `max` sessions after a session. Also returns `true` if more sessions follow.
     async fn heads(&self, after: Option<&SessionId>, max: usize) -> Result<(Vec<ListedHead>, bool), StoreError> {
         let mut heads: Vec<ListedHead> = Vec::new();
         let mut after = after.map(|id| self.log(id).name(LAST));
@@ -392,7 +392,7 @@ const VERSION_DIGITS: usize = 32;
 /// Maximum number of ancestors in an entry.
 const MAX_ANCESTORS: usize = 16;
 /// The length in bytes to which entries with a session are padded. Removals are shorter, so listings can distinguish
-/// them.
+/// the two kinds of entries.
 const MIN_SESSION_BYTES: usize = 2048;
 /// Maximum size of an entry in bytes. An entry needs 3,000 bytes plus the workspace's path, which JSON can expand to
 /// six times its length.
@@ -429,8 +429,8 @@ impl Entry {
         self.version == version.as_str()
     }
 
-    /// Returns whether this entry is built on the write `version`, which is `distance` entries below. Returns `None` if
-    /// the recorded ancestors do not reach that far.
+    /// Returns `Some(true)` if this entry is built on the write `version`, which is `distance` entries below, and
+    /// `Some(false)` if it is not. Returns `None` if the recorded ancestors do not reach that far.
     fn descends_from(&self, version: &StoredVersion, distance: u64) -> Option<bool> {
         if self.ancestors.iter().any(|ancestor| ancestor == version.as_str()) {
             return Some(true);

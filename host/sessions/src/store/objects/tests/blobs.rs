@@ -289,8 +289,8 @@ fn frozen<'a>(log: &'a LeaseLog, held: &'a Cell<bool>, renewed: &'a Cell<usize>)
     })
 }
 
-/// Runs several holders concurrently. Each holder acquires the lease as often as its element of `times` says. With
-/// `was_killed`, a holder was killed an hour earlier.
+/// Runs several holders concurrently. `times` contains the number of times that each holder acquires the lease. With
+/// `was_killed`, another holder was killed an hour earlier.
 fn contend(switches: usize, times: &[usize], was_killed: bool) {
     let runs = exhaustively(0, |run| {
         if was_killed {

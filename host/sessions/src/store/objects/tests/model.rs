@@ -23,8 +23,8 @@ use crate::store::{
 };
 
 /// A sequence of decisions, each between several alternatives. A run repeats the decisions of the previous run up to
-/// the last decision with an untried alternative. It takes that alternative, and then the first alternative of each
-/// later decision.
+/// the last decision with an untried alternative. The run takes that alternative, and then the first alternative of
+/// each later decision.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
     made: Vec<(usize, usize)>,
