@@ -1,4 +1,5 @@
-//! A component host that gives components the sandbox on its own Wasmtime engine. `docs/embed.md` explains it.
+//! An embedder that runs components on its own Wasmtime engine and gives them the sandbox. `docs/embed.md` explains the
+//! code.
 //!
 //! `cargo run --workspace --example embed target/programs/calculator.wasm '6 * 7'`
 
@@ -21,7 +22,7 @@ use wasmtime::{
     component::{Component, Linker},
 };
 
-/// The data of a store: limits on the component, and its sandbox.
+/// The data of a store: the limits and the sandbox of its component.
 struct State {
     limits: StoreLimits,
     sandbox: SandboxCtx,
@@ -55,7 +56,7 @@ pub(crate) fn evaluate(file: &Path, expression: &str) -> Result<Result<String, S
     store.set_hostcall_fuel(component::LIFT_BYTES);
     store.set_epoch_deadline(1);
 
-    // After a timeout, cancel the scripts, and make the component trap as soon as it continues.
+    // After a timeout, cancel the scripts, and make the component trap at its next epoch check.
     let (finished, is_finished) = mpsc::channel::<()>();
     let (scripts, component) = (store.data().sandbox.cancel_token(), wasmtime.clone());
     thread::spawn(move || {

@@ -19,7 +19,7 @@ pub struct EngineConfig {
     /// (`$XDG_CACHE_HOME`, else `~/.cache`).
     pub cache_dir: Option<PathBuf>,
     /// The directory of the seals, which record that compiled files in the cache are unchanged. Users who can write to
-    /// the cache must not be able to write here. Default: `glovebox/seals` in the user's data directory
+    /// the cache must not be able to write to this directory. Default: `glovebox/seals` in the user's data directory
     /// (`$XDG_DATA_HOME`, else `~/.local/share`). Without a data directory, only the owner, mode and length of compiled
     /// files are checked.
     pub seals_dir: Option<PathBuf>,
@@ -39,14 +39,16 @@ pub struct EngineConfig {
     /// Libraries that the images provide to scripts, including the Python packages at `/app/site-packages`. Default:
     /// bundled.
     pub packages: Packages,
-    /// The directory of custom packages ([`UserPackages`](crate::UserPackages)), which scripts can import in addition to
-    /// the bundled ones. They are imported from source. Ignored with [`Packages::None`]. Default: none.
+    /// The directory of custom packages ([`UserPackages`](crate::UserPackages)), which scripts can import in addition
+    /// to the bundled packages. Custom packages are imported from source. Ignored with [`Packages::None`]. Default:
+    /// none.
     pub user_packages: Option<PathBuf>,
     /// The directory of custom images ([`ImageBuilder`](crate::ImageBuilder)). An image's name can be used as a runtime
     /// name. Default: none.
     pub custom_images: Option<PathBuf>,
     /// Zip files of pinned files, written by [`Engine::write_bundle`](crate::Engine::write_bundle). Files are looked up
-    /// here before they are requested over the network, and are verified like fetched files. Default: none.
+    /// in these zip files before they are requested over the network, and are verified like fetched files. Default:
+    /// none.
     pub bundles: Vec<PathBuf>,
     /// Zip files of compiled code and prepared images, written by
     /// [`Engine::write_prepared`](crate::Engine::write_prepared). Code and images that are missing from the cache are
@@ -54,15 +56,15 @@ pub struct EngineConfig {
     /// as trustworthy as this program. Code for other settings, another CPU or another version of Glovebox is ignored.
     /// Default: none.
     pub prepared: Vec<PathBuf>,
-    /// Names or aliases of the runtimes for scripts whose caller does not name one. Custom images are allowed. These
-    /// runtimes take precedence over runtimes that were added to the cache and over the manifest's defaults. For each
-    /// language, the first entry applies. Default: none.
+    /// Names or aliases of the runtimes for scripts whose caller does not specify a runtime. Custom images are allowed.
+    /// These runtimes take precedence over runtimes that were added to the cache and over the manifest's defaults. For
+    /// each language, the first entry applies. Default: none.
     pub default_runtimes: Vec<String>,
-    /// The network for scripts whose policy allows addresses, such as `glovebox_network::Http`. Default: none, so a
-    /// sandbox with such a policy cannot be built.
+    /// The network for scripts whose policy allows network addresses, for example `glovebox_network::Http`. Default:
+    /// none. Without a network, a sandbox with such a policy cannot be built.
     pub network: Option<Arc<dyn Network>>,
-    /// The listener for the progress of fetching, booting and compiling. It can cancel fetching and booting. Default:
-    /// none.
+    /// The listener for the progress of fetching, booting and compiling. The listener can cancel fetching and booting.
+    /// Default: none.
     pub progress: Arc<dyn Progress + Send + Sync>,
 }
 
@@ -132,7 +134,7 @@ pub struct PoolConfig {
     /// long-running script, where copying is cheap in comparison, the maximum is up to eight times as high.
     ///
     /// Each runtime keeps at most two idle instances per processor. When an instance is dropped, up to half of this
-    /// amount stays resident in its pool slot, which saves a later instance page faults. The remaining memory is
+    /// maximum stays resident in its pool slot, which spares a later instance page faults. The remaining memory is
     /// returned to the system.
     pub keep_resident_bytes: usize,
 }
@@ -166,8 +168,8 @@ impl Default for CacheLimits {
 const MAX_INSTANCE_BYTES: usize = 4 << 20;
 
 /// Pool slots in addition to [`PoolConfig::instance_count`], for the pristine memories of loaded images. Each image has
-/// one such memory. Instances are compared with it and restored from it. This is not a limit: the memories of further
-/// images take slots of `instance_count`.
+/// one such memory. Instances are compared with this memory and restored from it. The number is not a limit: the
+/// memories of further images take slots of `instance_count`.
 const IMAGE_SLOTS: u32 = 8;
 
 /// Maximum number of modules that an interpreter's code is split into.
@@ -182,9 +184,11 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
         // Guests are core modules and need no support for concurrency, which would change their compiled code.
         .concurrency_support(false)
         .max_wasm_stack(recycled::GUEST_STACK_BYTES)
-        // Unused, because guests run on our own stacks, but Wasmtime requires it to be at least `max_wasm_stack`.
+        // Unused, because guests run on stacks of the engine's own pool. Wasmtime requires a size of at least
+        // `max_wasm_stack`.
         .async_stack_size(recycled::GUEST_STACK_BYTES)
-        // CPython 3.15 is compiled with exceptions, which are garbage-collected objects. Other runtimes do not throw.
+        // CPython 3.15 uses WebAssembly exceptions, which are garbage-collected objects. Other runtimes do not throw
+        // exceptions.
         .wasm_exceptions(true)
         // A guest's traceback comes from its interpreter. The interpreter's Wasm frames do not help users, and
         // collecting them takes time.

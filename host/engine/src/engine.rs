@@ -31,8 +31,8 @@ use crate::{
     tools::ToolThreads,
 };
 
-/// Compiled runtimes, the instance pool, the ticker and the cache directory. Create one engine per program. Clones are
-/// cheap and refer to the same engine.
+/// The state that all sandboxes of a program share: compiled runtimes, the instance pool, the ticker and the cache
+/// directory. Create one engine per program. Clones are cheap and refer to the same engine.
 ///
 /// ```no_run
 /// use glovebox::{Engine, EngineConfig, Sandbox};
@@ -168,14 +168,14 @@ impl Engine {
         if let Some(unmetered) = self.0.unmetered.get() {
             return Ok(unmetered.clone());
         }
-        // If two threads create an engine at the same time, the second one is dropped.
+        // If two threads create an engine at the same time, the second engine is dropped.
         let made = Self(EngineInner::new(Metering::None, Arc::clone(&self.0.shared))?);
         Ok(self.0.unmetered.get_or_init(|| made).clone())
     }
 }
 
 impl EngineInner {
-    /// Creates a Wasmtime engine and a linker with the imports of its guests.
+    /// Creates an engine for one metering mode: a Wasmtime engine, and a linker with the imports of guests.
     fn new(metering: Metering, shared: Arc<EngineShared>) -> Result<Arc<Self>, EngineError> {
         let wasmtime = config::wasmtime_engine(shared.pool.as_ref(), metering)?;
         let mut linker = Linker::new(&wasmtime);

@@ -139,7 +139,7 @@ pub enum BuildError {
         /// The charge for the image in bytes: its size, but at most 2 MiB.
         needed_bytes: u64,
     },
-    /// The runtime runs a different language than the requested one.
+    /// The runtime's language differs from the requested language.
     #[error("runtime `{name}` runs {has}, not {wanted}; remove the language or use another runtime", name = escaped(.name))]
     Language {
         /// The name of the runtime.
@@ -214,15 +214,14 @@ pub enum ExecuteError {
         /// The reason why the session ended.
         reason: String,
     },
-    /// The session is executing another request. This request does not wait for it, or waited for the maximum duration
-    /// of an execution.
+    /// The session is executing another request. The rejected request did not wait, or waited for `limits.timeout_ms`.
     #[error("session `{id}` is busy; nothing ran; retry when its execution has ended", id = escaped(.id))]
     SessionBusy {
         /// The ID of the session.
         id: String,
     },
-    /// The shared workspace is in use by another session's execution. This request does not wait for it, or waited for
-    /// the maximum duration of an execution.
+    /// The shared workspace is in use by another session's request. The rejected request did not wait, or waited for
+    /// `limits.timeout_ms`.
     #[error("the shared workspace is busy; no changes were made; retry when its execution has ended")]
     WorkspaceBusy,
     /// The policies of the shared workspace and of the session have different host directories or different values of
@@ -248,7 +247,7 @@ pub enum ExecuteError {
     NoCheckpoint {
         /// The ID of the session.
         id: String,
-        /// The requested checkpoint, or `None` for the last one.
+        /// The requested checkpoint, or `None` for the last checkpoint.
         wanted: Option<CheckpointId>,
     },
     /// A variable could not be read or set.
@@ -298,19 +297,19 @@ pub enum ExecuteError {
         /// The name of the runtime.
         name: String,
     },
-    /// A suspended execution is resumed in the wrong place: outside its session, or in a session although it ran outside
-    /// one.
+    /// A suspended execution is resumed in the wrong place: outside its session, or in a session although it was
+    /// suspended outside sessions.
     #[error("the execution was suspended {} a session; {}", if *in_session { "in" } else { "outside" }, if *in_session { "restore the session with `Sandbox::resume_suspended_session` and start the request there" } else { "start the request with `Sandbox::start`" })]
     OtherSession {
         /// `true` if the execution was suspended in a session.
         in_session: bool,
     },
-    /// A suspended or recorded execution needs another image.
+    /// A suspended or recorded execution needs a different image from the sandbox's image.
     #[error("the execution needs the image {expected} of `{expected_runtime}`, but `{runtime}` has another image; use the original runtime and Glovebox version", expected = escaped(.expected), expected_runtime = escaped(.expected_runtime), runtime = escaped(.runtime))]
     OtherImage {
         /// The identity of the image that the execution needs.
         expected: String,
-        /// The name of the runtime that ran it.
+        /// The name of the runtime that ran the execution.
         expected_runtime: String,
         /// The name of the sandbox's runtime.
         runtime: String,
@@ -330,7 +329,7 @@ pub enum ExecuteError {
     /// An execution in a session can neither be recorded nor repeated.
     #[error("executions in sessions cannot be recorded; run the script in a fresh sandbox with `Sandbox::run`")]
     RecordedInSession,
-    /// A session's saved state does not match its image, or its files cannot be restored. Indicates a defect of
+    /// A session's saved state does not match its image, or its files cannot be restored. Indicates a defect in
     /// Glovebox.
     #[error("session `{id}` cannot be restored: {reason}; open another session", id = escaped(.id), reason = escaped_text(.reason))]
     Unrestorable {
@@ -339,8 +338,8 @@ pub enum ExecuteError {
         /// The description of the mismatch.
         reason: String,
     },
-    /// Glovebox could not call into the guest, outside the script: the prepared image does not match its driver, the
-    /// guest damaged its own memory, or its files could not be set up.
+    /// A call into the guest outside the script failed: the prepared image does not match its driver, the guest damaged
+    /// its own memory, or its files could not be set up.
     #[error(
         "the guest cannot be used: {0}; try again, or remove the runtime with `glovebox runtimes remove` to prepare it again"
     )]

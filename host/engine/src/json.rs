@@ -128,8 +128,8 @@ impl From<JsonText> for String {
     }
 }
 
-/// Converts a value without checking its depth, because the value comes from the embedder. If it is nested more than
-/// 127 levels deep, the text cannot be deserialized as [`JsonText`], for example in a worker process.
+/// Converts a value without checking its depth, because the value comes from the embedder. If the value is nested more
+/// than 127 levels deep, the text cannot be deserialized as [`JsonText`], for example in a worker process.
 impl From<&Value> for JsonText {
     fn from(value: &Value) -> Self {
         Self(value.to_string().into())

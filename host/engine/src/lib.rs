@@ -15,8 +15,8 @@
 //!
 //! * [`Engine`]: the state that all sandboxes of a program share. Create one per program.
 //! * [`Sandbox`]: a runtime and a [`Policy`]. Each execution uses a new interpreter.
-//! * [`Session`]: an interpreter that persists between executions. [`Session::hibernate`] saves its state as bytes, and
-//!   [`Sandbox::resume`] opens a session from them. The `glovebox-sessions` crate stores many sessions.
+//! * [`Session`]: an interpreter that persists between executions. [`Session::hibernate`] saves its state as bytes,
+//!   from which [`Sandbox::resume`] opens a session. The `glovebox-sessions` crate stores many sessions.
 //! * [`SessionPolicy`]: the checkpoints of a session, and its recovery after its guest was unwound.
 //! * [`SharedWorkspace`]: files that several sessions share.
 //! * [`Files`], [`SessionFiles`]: the workspace of an execution or a session, for the embedder.
@@ -30,8 +30,8 @@
 //! * [`Recording`]: a finished execution that can be repeated to compare the results.
 //!
 //! An *outcome* describes the guest: it completed, exited, raised an exception, exhausted a limit, trapped or was
-//! cancelled. An *error* comes from Glovebox or from the caller. They never mix: a script that raises is an
-//! `Ok(Execution)`.
+//! cancelled. An *error* comes from Glovebox or from the caller. Outcomes and errors never mix: a script that raises is
+//! an `Ok(Execution)`.
 //!
 //! # Network
 //!
@@ -42,10 +42,11 @@
 //!
 //! Glovebox does not protect against:
 //!
-//! * Flaws in Wasmtime's sandbox or in the CPU (speculative execution). If they are a risk, run untrusted code in a
-//!   separate process.
-//! * Scripts that print false output or damage their own interpreter. They deceive only readers who trust their output.
-//! * Untrusted hibernated bytes that are resumed without a [`SessionKey`]. Their code runs within your limits.
+//! * Flaws in Wasmtime's sandbox or in the CPU (speculative execution). If such flaws are a risk for you, run untrusted
+//!   code in a separate process.
+//! * Scripts that print false output or damage their own interpreter. They deceive only readers who trust the output.
+//! * Untrusted hibernated bytes that are resumed without a [`SessionKey`]. The code in the bytes runs within your
+//!   limits.
 //! * Other programs of the same user that write to the cache directory. Compiled code in the cache runs as native code.
 
 pub use config::{CacheLimits, EngineConfig, Packages, PoolConfig};

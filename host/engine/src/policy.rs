@@ -112,7 +112,7 @@ pub struct Policy {
     pub clock: Clock,
     /// The source of the guest's random numbers. Default: the host's generator.
     pub entropy: Entropy,
-    /// Fuel metering. Default: on. Unmetered code runs faster. It is compiled separately, for the first sandbox that
+    /// Fuel metering. Default: on. Unmetered code runs faster, and is compiled separately for the first sandbox that
     /// uses it. Without metering, `limits.fuel` has no effect, and only `limits.timeout_ms` stops an endless loop.
     pub metering: Metering,
     /// Arguments of the script, after its name. Default: none.
@@ -121,10 +121,11 @@ pub struct Policy {
     /// session keeps the setting that it was created with.
     pub inject_setup: bool,
     /// Names of packages that Glovebox may download and add for scripts that require them in inline metadata (PEP 723).
-    /// Only names in the catalogue are allowed; `glovebox packages list --available` prints them. Default: none.
+    /// Only names in the catalogue are allowed; `glovebox packages list --available` prints the catalogue. Default:
+    /// none.
     ///
     /// `glovebox run` adds the packages that its scripts require. Servers and the REPL add all of these packages when
-    /// they start. This crate only checks the names: its custom packages come from `EngineConfig::user_packages`.
+    /// they start. This crate only checks the names. Its custom packages come from `EngineConfig::user_packages`.
     pub packages: Vec<String>,
     /// Limits on each execution. Default: [`Limits::default`].
     pub limits: Limits,

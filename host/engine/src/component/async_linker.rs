@@ -1,5 +1,6 @@
-//! The interfaces for stores that are called asynchronously. A call that runs a script or a tool, or may wait for a
-//! script, runs on its own thread and does not block the store's thread. All other calls run on the store's thread.
+//! Adds the interfaces to linkers of stores that are called asynchronously. A call that runs a script or a tool, or may
+//! wait for a script, runs on its own thread and does not block the store's thread. All other calls run on the store's
+//! thread.
 
 use std::panic;
 

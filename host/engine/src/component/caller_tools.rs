@@ -1,9 +1,9 @@
 //! Tools whose calls the component answers.
 //!
-//! The component chooses their schemas. The host compiles the schemas and checks arguments against them, so the cost of
-//! both must be bounded. Keywords that can make a small schema expensive are rejected. With references, each schema can
-//! include the next one twice, so the cost doubles with each schema. `unevaluatedItems` and similar keywords evaluate
-//! schemas again.
+//! The component chooses the schemas of its tools. The host compiles the schemas and checks arguments against them, so
+//! both costs must be bounded: the cost of compiling and the cost of checking. Keywords that can make a small schema
+//! expensive are rejected. With references, each schema can include the next schema twice, so the cost doubles with
+//! each schema. `unevaluatedItems` and `unevaluatedProperties` evaluate schemas again.
 
 use glovebox_core::contract::quoted;
 use serde_json::Value;
@@ -19,9 +19,9 @@ const MAX_TEXT_BYTES: usize = 1 << 20;
 /// Maximum total size of all schemas as parsed values, in bytes.
 const MAX_VALUE_BYTES: u64 = 32 << 20;
 
-/// Maximum number of JSON values in one tool's schema. Each value is compared at most once with each value in the
-/// arguments, and 1 MiB of arguments can contain half a million values. With this limit, a check takes seconds at
-/// worst, on a thread that cannot be interrupted.
+/// Maximum number of JSON values in one tool's schema. A check compares each value in the schema at most once with each
+/// value in the arguments, and 1 MiB of arguments can contain half a million values. With this limit, a check takes
+/// seconds at worst, on a thread that cannot be interrupted.
 const MAX_VALUES: usize = 2_000;
 
 /// Maximum number of regular expressions in all tools of one execution. A match can visit many states per byte of text:
@@ -51,7 +51,7 @@ fn wrong(what: impl Into<String>) -> SandboxError {
     SandboxError::InvalidArgument(format!("`tools`: {}", what.into()))
 }
 
-/// Checks and converts the component's tools. Also returns the approximate memory that the host holds for them, in
+/// Checks and converts the component's tools. Also returns the approximate size of the tools in the host's memory, in
 /// bytes.
 pub(super) fn check_tools(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), SandboxError> {
     if tools.len() > MAX_TOOLS {

@@ -256,7 +256,7 @@ impl From<&ExecuteError> for SandboxError {
                 Self::NotResumable(text.into())
             }
             ExecuteError::OtherImage { .. } | ExecuteError::Diverged { .. } => Self::NotResumable(text),
-            // Components cannot name sessions, share workspaces, mount host directories, or record executions.
+            // Components cannot choose session IDs, share workspaces, mount host directories, or record executions.
             ExecuteError::SessionId { .. }
             | ExecuteError::NotRepeated { .. }
             | ExecuteError::RecordedInSession

@@ -26,7 +26,7 @@ const SANDBOXES_CACHED: usize = 8;
 /// Maximum estimated memory for the arguments and environment of a cached sandbox, in bytes.
 const MAX_CACHED_BYTES: u64 = 4_096;
 
-/// The sandbox of one store. It owns all resources that the store's component opens. Dropping it cancels the
+/// The sandbox of one store. It owns all resources that the store's component opens. Dropping the context cancels the
 /// component's executions and frees the resources.
 pub struct SandboxCtx {
     pub(super) caller: Arc<Caller>,
@@ -34,13 +34,13 @@ pub struct SandboxCtx {
     place: TableLocation,
 }
 
-/// The parts of a store's sandbox other than its resources. Calls on other threads share them.
+/// The parts of a store's sandbox except its resources. Calls on other threads share these parts.
 pub(super) struct Caller {
     pub(super) host: SandboxHost,
     pub(super) meter: Arc<Meter>,
     pub(super) cancel: CancelToken,
     pub(super) id: String,
-    /// Recently used sandboxes, the most recent one first.
+    /// Recently used sandboxes, the most recent sandbox first.
     sandboxes: Mutex<Vec<CachedSandbox>>,
 }
 
@@ -94,7 +94,7 @@ impl Drop for SandboxCtx {
 }
 
 impl SandboxHost {
-    /// Creates the sandbox of a store. Each store needs its own.
+    /// Creates the sandbox of a store. Each store needs its own sandbox.
     #[must_use]
     pub fn ctx(&self) -> SandboxCtx {
         SandboxCtx::new(self.clone())
@@ -215,7 +215,7 @@ impl Caller {
             types::Runtime::Named(name) => {
                 let found = host.engine.0.runtimes.manifest().find(name).ok();
                 let offered = found.filter(|entry| host.info.runtimes.iter().any(|each| each.name == entry.name));
-                // A runtime that is not offered is rejected like an unknown one.
+                // A runtime that is not offered is rejected like an unknown runtime.
                 builder.runtime(offered.map_or("", |entry| &entry.name))
             }
         })
@@ -324,8 +324,8 @@ impl SandboxHostBuilder {
     /// host's clock and entropy only if these are granted. They can freely choose arguments, environment,
     /// `inject_setup`, persistent globals, the times of checkpoints, and the handling of unwound sessions.
     ///
-    /// The restrictions in [`Policy::tools`] apply to the tools of this host and to those of the component. Each call
-    /// that the component itself makes counts as a separate execution.
+    /// The restrictions in [`Policy::tools`] apply to the tools of this host and to the component's own tools. Each
+    /// call that the component itself makes counts as a separate execution.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self

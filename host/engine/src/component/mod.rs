@@ -34,25 +34,26 @@
 //!
 //! * [`SandboxHost`]: an engine, the policy and the quotas granted to components, and the tools of their scripts.
 //! * [`SandboxCtx`]: the sandbox of one store. It owns all resources that the store's component opened. Other stores
-//!   cannot access them, and dropping the sandbox cancels and frees them.
+//!   cannot access these resources. Dropping the sandbox cancels the component's executions and frees the resources.
 //! * [`Quotas`]: limits on the total usage of one store's component, in addition to its policies. [`Usage`]: the
 //!   component's usage so far.
 //! * [`add_to_linker`]: adds the interfaces `types`, `sandbox` and `tools` for stores whose data is a [`SandboxView`].
-//!   [`add_to_linker_async`]: adds them for stores that are called asynchronously. [`add_to_linker_concurrent`]: adds the
-//!   draft of version 0.3.0, in which a component makes several calls at the same time.
+//!   [`add_to_linker_async`]: adds these interfaces for stores that are called asynchronously.
+//!   [`add_to_linker_concurrent`]: adds the draft of version 0.3.0, in which a component makes several calls at the
+//!   same time.
 //!
 //! # Limits that the embedder must set
 //!
 //! The policy limits scripts, and the quotas limit the component's use of the sandbox. The embedder must limit the
-//! component itself: its fuel, its memory and its time (`glovebox-component-runner` limits all of them). Two further
-//! limits apply to calls into the sandbox:
+//! component itself: its fuel, its memory and its time (`glovebox-component-runner` limits all three). Two further
+//! limits all three). Calls into the sandbox need limits too:
 //!
 //! * [`Store::set_hostcall_fuel`](wasmtime::Store::set_hostcall_fuel) limits the bytes that one call can pass to the
 //!   host. See [`LIFT_BYTES`].
-//! * A call into the sandbox lasts until the script ends, and blocks its thread unless the linker was set up with
-//!   [`add_to_linker_async`] or [`add_to_linker_concurrent`]. `limits.timeout_ms` bounds the call, and
-//!   [`SandboxCtx::cancel_token`] ends it from another thread. The embedder's epochs and fuel have no effect during the
-//!   call.
+//! * A call that runs a script lasts until the script ends, and blocks its thread unless the linker was set up with
+//!   [`add_to_linker_async`] or [`add_to_linker_concurrent`]. `limits.timeout_ms` limits the duration of the call, and
+//!   [`SandboxCtx::cancel_token`] ends the call from another thread. The embedder's epochs and fuel have no effect
+//!   during the call.
 
 mod async_linker;
 mod caller_tools;
@@ -79,11 +80,11 @@ pub use quotas::{Quotas, Usage};
 /// arguments and environment, each at its maximum under the default limits. Wasmtime's default is 128 MiB.
 ///
 /// Wasmtime counts the bytes of strings and lists as it reads them from the component's memory, and the host memory for
-/// each list element. It counts before it allocates, so a false length costs nothing. A call that exceeds the limit
-/// traps the component before the sandbox receives the call. Results for the component are bounded by the interface
-/// (lists of 16 MiB, 10,000 entries) and use the component's own memory.
+/// each list element. Wasmtime counts before it allocates, so a false length costs nothing. A call that exceeds the
+/// limit traps the component before the sandbox receives the call. The interface bounds the results (lists of 16 MiB,
+/// 10,000 entries), which use the component's own memory.
 ///
-/// Embedders that grant a larger `limits.stdin_bytes` or `limits.source_bytes` need a higher limit. So do embedders whose
+/// Embedders need a higher limit if they grant a larger `limits.stdin_bytes` or `limits.source_bytes`, or if their
 /// components suspend scripts with large input: `resume-suspended` of version 0.3.0 takes one list with the request, up
 /// to 2 MiB of recorded input, and the arguments of the unanswered calls.
 pub const LIFT_BYTES: usize = 32 << 20;
@@ -105,8 +106,8 @@ pub fn add_to_linker<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmti
 /// a tool, or may wait for a script, runs on its own thread and does not block the calling thread. Instantiate and call
 /// components with Wasmtime's `_async` functions.
 ///
-/// Dropping the future of a call cancels all executions of the store's sandbox and loses the sandbox: later calls into
-/// it from this store trap. There is one thread per call in progress.
+/// Dropping the future of a call cancels all executions of the store's sandbox and makes the sandbox unusable: later
+/// calls from the store's component into the sandbox trap. Each call in progress occupies one thread.
 ///
 /// # Errors
 /// Fails if the linker already has one of these interfaces.
@@ -121,9 +122,9 @@ pub fn add_to_linker_async<T: SandboxView + 'static>(linker: &mut Linker<T>) -> 
 /// quotas.
 ///
 /// Calls of one component run concurrently, each on its own thread, and no thread of the embedder waits for a script.
-/// Call components in [`Store::run_concurrent`](wasmtime::Store::run_concurrent). If a component drops a call, its script
-/// is cancelled. Output and tool calls are streams, which the host buffers only within the policy's limits.
-/// Files and saved sessions are streams, whose bytes count against [`Quotas::held_bytes`].
+/// Call components in [`Store::run_concurrent`](wasmtime::Store::run_concurrent). If a component drops a call, the
+/// call's script is cancelled. Output and tool calls are streams, which the host buffers only within the policy's
+/// limits. Files and saved sessions are streams, whose bytes count against [`Quotas::held_bytes`].
 ///
 /// # Errors
 /// Fails if the linker already has one of these interfaces, or if its engine does not support concurrency

@@ -14,9 +14,9 @@ use crate::exec::platform::Budget;
 pub struct Quotas {
     /// Maximum number of concurrent sessions. Default: 64.
     pub sessions: u32,
-    /// Maximum number of concurrent started executions, including dropped ones that have not ended. Each asynchronous
-    /// call of version 0.3.0 except `finish` and `suspend` counts as well, until it returns. A dropped call counts until
-    /// its thread ends. Default: 16.
+    /// Maximum number of concurrent started executions, including dropped executions that have not ended. Each
+    /// asynchronous call of version 0.3.0 except `finish` and `suspend` counts as well, until it returns. A dropped
+    /// call counts until its thread ends. Default: 16.
     pub started: u32,
     /// Maximum total number of executions. Each of these also counts as one execution: a validation, access to a
     /// variable, a call to the `tools` interface, and opening, resuming, forking or undoing a session. Default:
@@ -24,10 +24,10 @@ pub struct Quotas {
     pub executions: u64,
     /// Maximum total fuel of all executions. Default: 10^14.
     ///
-    /// An execution can use at most the remaining fuel, and can therefore exhaust its fuel below its policy's limit. In
-    /// that case, `exhausted.limit` contains the lower limit. A running execution is charged all the fuel that it may
-    /// use. After a timeout or a cancellation, the charge stays, because the exact use is unknown. The remaining fuel
-    /// may be too little to roll a session back.
+    /// An execution can use at most the remaining fuel, so it can run out of fuel before it reaches its policy's limit.
+    /// In that case, `exhausted.limit` contains the lower limit. A running execution is charged all the fuel that it
+    /// may use. After a timeout or a cancellation, the charge stays, because the exact use is unknown. The remaining
+    /// fuel may be too little to roll a session back.
     pub fuel: u64,
     /// Maximum number of bytes that the host holds for the component. Default: 256 MiB. Session memory is not included,
     /// because the policy's limits bound it. The following bytes are counted:
@@ -64,8 +64,8 @@ impl Default for Quotas {
 pub struct Usage {
     /// The current number of sessions.
     pub sessions: u32,
-    /// The number of started executions that have not ended, including those whose handle was dropped, plus the number
-    /// of calls of version 0.3.0 whose thread has not ended.
+    /// The number of started executions that have not ended, including executions whose handle was dropped, plus the
+    /// number of calls of version 0.3.0 whose thread has not ended.
     pub started: u32,
     /// The number of all executions so far, ended or not, counted as in [`Quotas::executions`].
     pub executions: u64,
@@ -77,7 +77,7 @@ pub struct Usage {
     pub handles: u32,
 }
 
-/// A component's usage so far.
+/// A component's quotas, and its usage so far.
 #[derive(Debug)]
 pub(super) struct Meter {
     quotas: Quotas,
@@ -114,7 +114,7 @@ const DROP: &str = "drop unused resources, or raise the quota in the host";
 /// The advice in the error for an exceeded quota of total use.
 const RAISE: &str = "raise the quota in the host";
 
-/// An exceeded quota. The text contains the name and the limit of the quota, and advice.
+/// The error for an exceeded quota: the name and the limit of the quota, and advice.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct QuotaError(pub(super) String);
@@ -136,7 +136,7 @@ impl Meter {
         *self.used()
     }
 
-    /// Takes a share of a quota. Fails if that would exceed the quota.
+    /// Takes a share of a quota. Fails if the share would exceed the quota.
     pub(super) fn take(self: &Arc<Self>, of: QuotaUse) -> Result<QuotaShare, QuotaError> {
         let mut used = self.used();
         let Usage { sessions, started, held_bytes, handles, .. } = &mut *used;
@@ -149,8 +149,8 @@ impl Meter {
         Ok(QuotaShare { meter: Arc::clone(self), of })
     }
 
-    /// Counts an execution and reserves `fuel` for its budget, or the remaining fuel if that is less. Fails if no fuel
-    /// or no execution remains.
+    /// Counts an execution and reserves fuel for its budget: `fuel`, or all remaining fuel if that is less. Fails if no
+    /// fuel or no execution remains.
     pub(super) fn execution(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Result<FuelReservation, QuotaError> {
         let mut used = self.used();
         if used.fuel >= self.quotas.fuel {
@@ -204,7 +204,7 @@ fn more_bytes(held: &mut u64, bytes: u64, max: u64) -> Result<(), QuotaError> {
 }
 
 impl QuotaShare {
-    /// Changes the number of bytes in the share. Fails if that would exceed the quota.
+    /// Changes the number of bytes in the share. Fails if the new number would exceed the quota.
     pub(super) fn resize(&mut self, bytes: u64) -> Result<(), QuotaError> {
         let QuotaUse::Bytes(before) = &mut self.of else { return Ok(()) };
         let mut used = self.meter.used();

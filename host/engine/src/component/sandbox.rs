@@ -93,7 +93,8 @@ impl Caller {
         Ok(sandbox.validate_request(converted)?.into_iter().map(Diagnostic::from).collect())
     }
 
-    /// Decodes the bytes of a suspended execution. The execution that resumes them holds their share of the quota.
+    /// Decodes the bytes of a suspended execution. The resumed execution holds the share of the quota for the decoded
+    /// bytes.
     pub(super) fn decode_suspended(&self, bytes: &[u8]) -> Result<(Suspended, SuspendableRequest), SandboxFailure> {
         // Charges the memory first, because decoding needs several times the size of the bytes.
         let decoded_bytes = Suspended::peek(bytes).map_or(0, |unchecked| unchecked.memory_bytes);
@@ -207,8 +208,8 @@ impl tools::Host for SandboxCtx {
 // `resource files`: a snapshot of a workspace. `resource blob`: bytes that may exceed the size limit of lists.
 
 impl SandboxCtx {
-    /// Adds a snapshot as a resource. Its full size is charged, even though it shares unchanged contents with its
-    /// session.
+    /// Adds a snapshot as a resource. The snapshot's full size is charged, even though the snapshot shares unchanged
+    /// contents with its session.
     pub(super) fn put_files(&mut self, files: Files) -> Result<Resource<Snapshot>, SandboxFailure> {
         let share = self.caller.meter.take(QuotaUse::Bytes(files.held_bytes()))?;
         let handle = self.caller.meter.take(QuotaUse::Handle)?;
@@ -322,7 +323,7 @@ impl Bytes {
         Ok(Self { bytes, share })
     }
 
-    /// Appends bytes. Fails if that would exceed the quota.
+    /// Appends bytes. Fails if the bytes would exceed the quota.
     pub(super) fn append(&mut self, more: &[u8]) -> Result<(), QuotaError> {
         let wanted = self.bytes.len().saturating_add(more.len());
         if wanted > self.bytes.capacity() {

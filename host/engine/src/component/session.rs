@@ -81,8 +81,8 @@ impl Caller {
         Ok(work(session, keeper)?)
     }
 
-    /// Performs a call that must work without fuel. It runs no code, except rollbacks and, on closing, exit handlers.
-    /// The caller must ensure that no other call uses the session.
+    /// Performs a call that must work without fuel. The call runs no code, except rollbacks and, on closing, exit
+    /// handlers. The caller must ensure that no other call uses the session.
     pub(super) fn call_without_fuel<R, E>(
         &self,
         resource: &SessionResource,
@@ -127,7 +127,8 @@ impl SandboxCtx {
         self.caller.enter(resource, work)
     }
 
-    /// Performs a call that must work without fuel. It runs no code, except rollbacks and, on closing, exit handlers.
+    /// Performs a call that must work without fuel. The call runs no code, except rollbacks and, on closing, exit
+    /// handlers.
     fn call_without_fuel<R, E>(
         &self,
         handle: &Resource<SessionResource>,
@@ -351,7 +352,7 @@ impl SessionCalls {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks the session as busy.
+    /// Marks the session as busy until the returned guard is dropped or released.
     fn stepping(self: &Arc<Self>, state: &mut SessionCallsState) -> BusyGuard {
         state.last_key += 1;
         state.stepped = Some(state.last_key);
@@ -366,8 +367,8 @@ impl SessionCalls {
     }
 }
 
-/// A guard that marks the session as busy until the component has received the result of a call or the end of an
-/// execution, or has dropped either.
+/// A guard that marks the session as busy until the component has received or dropped the result of a call or the end
+/// of an execution.
 #[derive(Debug)]
 pub(super) struct BusyGuard {
     steps: Arc<SessionCalls>,
@@ -406,7 +407,7 @@ impl Drop for SessionUseGuard {
     }
 }
 
-/// The error of a call into a session during another call or a started execution.
+/// The error for a call into a session that another call or a started execution is using.
 #[derive(Debug)]
 pub(super) struct BusySessionError(pub(super) String);
 
@@ -458,7 +459,7 @@ impl SessionResource {
     }
 
     /// Waits until a dropped call no longer uses the session, and marks the session as in use. Returns `None` if the
-    /// component has dropped this call too. Calls `is_dropped` again when `cancel` is cancelled.
+    /// component has dropped this call as well. Calls `is_dropped` again when `cancel` is cancelled.
     pub(super) fn run_call(&self, cancel: &CancelToken, is_dropped: impl Fn() -> bool) -> Option<SessionUseGuard> {
         let steps = Arc::clone(&self.steps);
         let _on_cancel = cancel.on_cancel(move || steps.wake());

@@ -50,7 +50,8 @@ impl<'a> StartRequest<'a> {
 }
 
 impl Caller {
-    /// Adds the component's tools to a sandbox. Charge the call first, because compiling schemas takes time.
+    /// Adds the component's tools to a sandbox. The caller must charge the call first, because compiling schemas takes
+    /// time.
     pub(super) fn with_tools(&self, sandbox: Sandbox, tools: &[Tool]) -> Result<Sandbox, SandboxFailure> {
         if tools.is_empty() {
             return Ok(sandbox);
@@ -69,7 +70,8 @@ impl Caller {
         self.meter.take(QuotaUse::Bytes(bytes.into_iter().fold(0, u64::saturating_add)))
     }
 
-    /// Starts an execution in the sandbox for the requested runtime and policy. `started` is its share of the quota.
+    /// Starts an execution in the sandbox for the requested runtime and policy. `started` is the execution's share of
+    /// the `started` quota.
     pub(super) fn start(
         &self,
         started: QuotaShare,
@@ -109,8 +111,8 @@ impl Caller {
         Ok(StartedResource { started, left, stepping: None, suspendable, is_in_session: false, is_done: false })
     }
 
-    /// Starts an execution in a session. `started` is its share of the quota. `until_end` is dropped when the execution
-    /// has ended.
+    /// Starts an execution in a session. `started` is the execution's share of the `started` quota. `until_end` is
+    /// dropped when the execution has ended.
     pub(super) fn start_in_session(
         &self,
         resource: SessionResource,
@@ -223,7 +225,7 @@ impl HostStarted for SandboxCtx {
 
     fn suspend(&mut self, started: Resource<StartedResource>) -> Result<Resource<Bytes>, SandboxFailure> {
         let stepped = self.get(&started)?;
-        // Reserves the handle first: without a handle for its bytes, the suspended execution would be lost.
+        // Reserves the handle first. If no handle were left for its bytes, the suspended execution would be lost.
         let handle = self.caller.meter.take(QuotaUse::Handle)?;
         let bytes = stepped.suspend(&self.caller.meter)?;
         self.put(handle, bytes)
@@ -285,7 +287,7 @@ impl StartedResource {
             stepping::Step::Done(_) => return Err(SuspendError::Ended.into()),
         };
         let max_bytes = suspendable.bytes.saturating_add(calls_bytes).saturating_add(MAX_JOURNAL_BYTES);
-        // Reserves the memory first: without room for its bytes, the suspended execution would be lost.
+        // Reserves the memory first. If the bytes exceeded the quota afterwards, the suspended execution would be lost.
         let share = meter.take(QuotaUse::Bytes(max_bytes as u64))?;
         let bytes = self.started.suspend_within(calls_bytes)?.to_bytes(None);
         Ok(Bytes::with(bytes.into_boxed_slice().into_vec(), share)?)
@@ -297,8 +299,8 @@ impl StartedResource {
 pub(super) struct SuspendableRequest {
     /// The size of the request, or of the bytes from which the execution was resumed.
     pub(super) bytes: usize,
-    /// The share of the byte quota for the request or the decoded bytes. The handle and the running execution share it.
-    /// `None` until the execution starts.
+    /// The share of the byte quota for the request or the decoded bytes. The handle and the running execution hold the
+    /// same share. `None` until the execution starts.
     pub(super) share: Option<Arc<QuotaShare>>,
 }
 
@@ -315,11 +317,12 @@ pub(super) fn request_bytes(request: &Request) -> usize {
     source.len() + texts + stdin.as_ref().map_or(0, Vec::len)
 }
 
-/// Maximum size of a journal in the bytes of a suspended execution. The engine limits its contents to 1 MiB, and
-/// encoding adds at most half of that.
+/// Maximum size of a journal in the bytes of a suspended execution. The engine limits the journal's contents to 1 MiB,
+/// and encoding adds at most half of that.
 pub(super) const MAX_JOURNAL_BYTES: usize = 2 << 20;
 
-/// Maximum memory of the journal of a running execution, in bytes. The capacity of its list doubles when it grows.
+/// Maximum memory of the journal of a running execution, in bytes. The capacity of the journal's list doubles when the
+/// list grows.
 pub(super) const JOURNAL_MEMORY_BYTES: u64 = JOURNAL_BYTES + (2 * MAX_ENTRIES * size_of::<JournalEntry>()) as u64;
 
 /// The results of a started execution that the host holds.
@@ -329,7 +332,7 @@ pub(super) struct RetainedResults {
     /// ended.
     share: Mutex<QuotaShare>,
     files: Mutex<RetainedFiles>,
-    /// Set if the result exceeded the quota and was dropped.
+    /// Set if the result exceeded the quota and was cleared.
     pub(super) over_quota: OnceLock<QuotaError>,
 }
 

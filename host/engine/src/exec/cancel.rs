@@ -65,7 +65,7 @@ impl Signal {
     }
 }
 
-/// The registration of a callback with [`CancelToken::on_cancel`]. Dropping it removes the callback.
+/// The registration of a callback with [`CancelToken::on_cancel`]. Dropping the registration removes the callback.
 #[derive(Debug)]
 #[must_use = "dropping it removes the callback"]
 pub struct OnCancel {

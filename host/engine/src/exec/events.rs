@@ -90,7 +90,7 @@ pub(crate) fn checkpoint_skipped(session_id: &str, reason: &TooMany) {
     tracing::warn!(target: "glovebox", session_id, %reason, "session.checkpoint.skipped");
 }
 
-/// Logs security events for the operator: exceeded limits, traps, and attempts that the sandbox refused.
+/// Logs security events for the operator: exceeded limits, traps, and operations that the sandbox refused.
 pub(crate) fn security(session_id: Option<&str>, ran: &CallResult, events: &[SecurityEvent]) {
     let warn = |kind: &str, detail: &str| {
         tracing::warn!(target: "glovebox", session_id, kind, detail, "security.{kind}");

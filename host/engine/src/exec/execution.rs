@@ -33,23 +33,23 @@ pub struct Execution {
     /// contains the cause: `Exhausted` or `Cancelled`.
     pub interrupted: Option<RaisedOutcome>,
     /// The value of the script's last expression, in a session or if [`Request::value`](crate::Request::value) requests
-    /// it. In JavaScript, this is the script's completion value, which a block or a loop can also have. `None` if a
-    /// Python script does not end with an expression, for a JavaScript module, and if the value is `None` or
+    /// it. In JavaScript, this is the script's completion value, which a block or a loop can also have. `None` for a
+    /// Python script that does not end with an expression, for a JavaScript module, and for the values `None` and
     /// `undefined`.
     pub value: Option<GuestValue>,
     /// Standard output of the script, up to `limits.stdout_bytes`.
     pub stdout: Output,
-    /// Standard error of the script, up to `limits.stderr_bytes`. If a limit ended the script, the last line names it:
-    /// `OutOfFuel`, `TimedOut` or `OutOfMemory`. The line is charged to `limits.stderr_bytes`. If that limit is used
-    /// up, the line replaces the end of the script's output.
+    /// Standard error of the script, up to `limits.stderr_bytes`. If a limit ended the script, the last line names the
+    /// limit: `OutOfFuel`, `TimedOut` or `OutOfMemory`. The line is charged to `limits.stderr_bytes`. If that limit is
+    /// used up, the line replaces the end of the script's output.
     pub stderr: Output,
     /// Displays of this execution, in order: pictures, tables, and the last expression's value if it has a form other
     /// than text. The conditions of [`value`](Self::value) apply to the display of the last expression.
     pub displays: Vec<Display>,
     /// The number of displays that were dropped because of `limits.display_bytes` or the limit on their number.
     pub displays_dropped: u64,
-    /// Fuel used. Equal inputs use equal fuel under a fixed clock and seeded entropy. This is a lower bound if the time
-    /// limit or a cancellation stopped the guest.
+    /// Fuel used: a lower bound if the time limit or a cancellation stopped the guest. Equal inputs use equal fuel
+    /// under a fixed clock and seeded entropy.
     pub fuel_consumed: u64,
     /// Peak memory use in bytes, as limited by `limits.memory_bytes`: the linear memory, in which the interpreter's
     /// image counts as at most 2 MiB, and the host's buffers for the guest.
@@ -103,8 +103,8 @@ impl Execution {
     /// Returns the recording of the execution, for [`Sandbox::replay`](crate::Sandbox::replay).
     ///
     /// # Errors
-    /// Fails if the request was not [`recorded`](crate::Request::recorded), if the script received too much from
-    /// outside, or if a time limit or a cancellation interrupted it.
+    /// Fails if the request was not [`recorded`](crate::Request::recorded), if the script received more input than
+    /// `limits.journal_bytes` allows, or if a time limit or a cancellation interrupted the script.
     pub fn recording(&self) -> Result<&Recording, RecordError> {
         match &self.recording {
             Ok(recording) => Ok(recording),
@@ -209,7 +209,7 @@ impl<'de> Deserialize<'de> for Execution {
     }
 }
 
-/// Restores an output stream from its text. If the original bytes were not UTF-8, the text has another length, so
+/// Restores an output stream from its text. If the original bytes were not UTF-8, the text has a different length, so
 /// `total_bytes` is used only for truncated output.
 fn output(text: String, is_truncated: bool, total_bytes: u64) -> Output {
     let bytes = text.into_bytes();

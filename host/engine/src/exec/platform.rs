@@ -71,8 +71,8 @@ impl EnginePlatform {
         Self::default().begin(Duration::ZERO)
     }
 
-    /// Drops the listener and the standard input. A retained guest would otherwise keep alive everything that they own,
-    /// such as the guest's own session.
+    /// Drops the listener and the standard input. A retained guest would otherwise keep alive all values that the
+    /// listener and the input own, for example the guest's own session.
     pub(crate) fn forget_listener(&mut self) {
         (self.on_output, self.stdin) = (None, None);
     }
@@ -214,8 +214,8 @@ pub(crate) struct SessionScope {
     pub(crate) call: CallToken,
 }
 
-/// The token that cancels guest code of one call into a session: access to a variable, or exit handlers. It is a child
-/// of the session's token, and does not cancel a rollback.
+/// The token that cancels guest code of one call into a session: access to a variable, or exit handlers. The token is a
+/// child of the session's token, and does not cancel a rollback.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CallToken(Arc<Mutex<Option<CancelToken>>>);
 
@@ -303,7 +303,8 @@ const TICK: Duration = Duration::from_millis(2);
 const IDLE_TICKS: u32 = 50;
 
 /// A thread that advances a Wasmtime engine's epoch every [`TICK`] while an unmetered guest runs. A guest starts the
-/// thread if it is not running. The thread ends after [`IDLE_TICKS`] without a guest, or when the engine is dropped.
+/// thread if the thread is not running. The thread ends after [`IDLE_TICKS`] without a guest, or when the engine is
+/// dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Ticker(Arc<Mutex<TickerState>>);
 

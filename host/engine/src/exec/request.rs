@@ -91,7 +91,7 @@ pub(crate) struct RequestOptions {
 }
 
 impl RequestParts<'_> {
-    /// Converts borrowed fields to owned ones.
+    /// Converts borrowed fields to owned fields.
     pub(crate) fn into_owned(self) -> RequestParts<'static> {
         RequestParts {
             source: self.source.into_owned().into(),
@@ -121,7 +121,7 @@ impl<'a> Request<'a> {
         Self { parts, options: RequestOptions::default() }
     }
 
-    /// Converts borrowed fields to owned ones, so that the request can move to another thread.
+    /// Converts borrowed fields to owned fields, so that the request can move to another thread.
     pub(crate) fn into_owned(self) -> Request<'static> {
         Request { parts: self.parts.into_owned(), options: self.options }
     }
@@ -153,12 +153,12 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Sets a function that provides the standard input. It is called when the script first reads, so a script that
-    /// never reads does not wait for it. The result is truncated to `limits.stdin_bytes`. If [`stdin`](Self::stdin) is
-    /// also set, the script reads those bytes first.
+    /// Sets a function that provides the standard input. A script that never reads does not wait for the function. The
+    /// result is truncated to `limits.stdin_bytes`. If [`stdin`](Self::stdin) is also set, the script reads those bytes
+    /// first, and `read` is called at the first read beyond them.
     ///
-    /// `read` is called at most once, on a separate thread. The time it takes is included in the script's time. If the
-    /// execution ends before `read` returns, the thread keeps running.
+    /// `read` is called at most once, on a separate thread. The time that `read` takes is included in the script's
+    /// time. If the execution ends before `read` returns, the thread keeps running.
     #[must_use]
     pub fn stdin_from(mut self, read: impl FnOnce() -> Vec<u8> + Send + 'static) -> Self {
         self.options.stdin_source = Some(Box::new(read));
@@ -167,8 +167,9 @@ impl<'a> Request<'a> {
     }
 
     /// Sets the global variable `context` from JSON of at most `limits.stdin_bytes`. In a session, the variable is set
-    /// immediately before the script runs, and persists. Default: no such variable. Requires a prepared runtime. A request
-    /// that is [`suspendable`](Self::suspendable) or [`recorded`](Self::recorded) accepts at most 127 levels of nesting.
+    /// immediately before the script runs, and persists. Default: the variable does not exist. Requires a prepared
+    /// runtime. A request that is [`suspendable`](Self::suspendable) or [`recorded`](Self::recorded) accepts at most
+    /// 127 levels of nesting.
     #[must_use]
     pub fn context(mut self, value: &serde_json::Value) -> Self {
         self.parts.context = Some(value.to_string().into());
@@ -238,7 +239,7 @@ impl<'a> Request<'a> {
     /// session, the state of the session before the execution is saved, which takes a few hundred microseconds. The
     /// saved state counts towards `limits.session_total_bytes` until the execution has ended.
     ///
-    /// A suspendable execution records what the script receives from outside: tool answers, times, random numbers, and
+    /// A suspendable execution records the script's inputs from outside: tool answers, times, random numbers, and
     /// standard input that is not provided in advance. If the record exceeds `limits.journal_bytes` (1 MiB by default),
     /// the execution continues, but can no longer be suspended.
     #[must_use]
@@ -276,8 +277,8 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Passes calls of [`Tool::stepped`] tools to `calls` while the request runs. Default: such calls fail. Ignored by
-    /// `start`, whose [`Started`](crate::Started) returns the calls.
+    /// Passes calls of [`Tool::stepped`] tools to `calls` while the request runs. Default: calls of these tools fail.
+    /// Ignored by `start`, whose [`Started`](crate::Started) returns the calls.
     #[must_use]
     pub fn pending_calls(mut self, calls: &PendingToolCalls) -> Self {
         self.options.pending = Some(Arc::clone(&calls.0));
@@ -288,8 +289,9 @@ impl<'a> Request<'a> {
     /// ([`ToolPolicy::approve`](crate::ToolPolicy::approve)). Default: `false`, so that such calls fail with
     /// [`ToolErrorKind::Denied`](crate::ToolErrorKind::Denied).
     ///
-    /// Set it only if the caller checks [`ToolRequest::approve`](crate::ToolRequest::approve) before it answers. Requires
-    /// `start` or [`pending_calls`](Self::pending_calls). Set it again for a [resumed](Suspended::request) execution.
+    /// Set this option only if the caller checks [`ToolRequest::approve`](crate::ToolRequest::approve) before it
+    /// answers. Requires `start` or [`pending_calls`](Self::pending_calls). Set the option again for a
+    /// [resumed](Suspended::request) execution.
     #[must_use]
     pub fn approvals(mut self, approvals: bool) -> Self {
         self.options.is_approver = approvals;
@@ -299,8 +301,8 @@ impl<'a> Request<'a> {
     /// Calls `listener` with the guest's output while the guest runs, up to the stream's limit. If a limit ends the
     /// script, the listener also receives the final line on standard error that names the limit.
     ///
-    /// The listener runs on the execution's thread, and the guest waits for it. It receives bytes, not lines: the guest
-    /// flushes its stream at line ends, but a long line can arrive in several chunks.
+    /// The listener runs on the execution's thread, and the guest waits for it. The listener receives bytes, not lines:
+    /// the guest flushes its stream at line ends, but a long line can arrive in several chunks.
     #[must_use]
     pub fn on_output(mut self, listener: impl FnMut(Stream, &[u8]) + Send + 'static) -> Self {
         self.options.on_output = Some(Box::new(listener));

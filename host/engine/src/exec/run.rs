@@ -91,7 +91,7 @@ impl<'a> PreparedRequest<'a> {
             None => toolbox,
         };
         if options.replay.is_some() || options.repeated.is_some() {
-            // Needed even without `Sandbox::start`, so that each resumed or repeated execution can report a difference.
+            // Needed even without `Sandbox::start`: it records the first difference of a resumed or repeated execution.
             options.suspension.get_or_insert_default();
         }
         Ok(Self {
@@ -238,7 +238,7 @@ impl<'a> PreparedRequest<'a> {
         }
     }
 
-    /// Returns the driver's input. `last` is `true` if the guest runs no further script. If it is `false`, as in a
+    /// Returns the driver's input. `last` is `true` if the guest runs no further script. If `last` is `false`, as in a
     /// session, globals persist without the driver's help, and the value of the last expression is always returned.
     pub(crate) fn script(&self, last: bool) -> Script<'_> {
         let inner = &self.sandbox.0;
@@ -272,8 +272,8 @@ impl<'a> PreparedRequest<'a> {
         }
     }
 
-    /// Returns the file name of a plain command's script: the last component of the script's name, or a default if that
-    /// is not a file name.
+    /// Returns the file name of a plain command's script: the last component of the script's name, or a default name if
+    /// that component is not a file name.
     pub(crate) fn file_name(&self) -> &str {
         let plain = |name: &&str| !name.is_empty() && !matches!(*name, "." | "..") && !name.starts_with('<');
         self.parts.name.rsplit('/').next().filter(plain).unwrap_or(match self.sandbox.language() {
@@ -363,8 +363,8 @@ impl<'a> PreparedRequest<'a> {
         events::security(self.parts.session_id.as_deref(), &ran, &wasi.take_events());
         let persists = script.persisted_bytes.is_some();
         let changes = changes(wasi.vfs(), roots.workspace(), runtime.language, persists);
-        // A suspended execution starts again when it is resumed, so it must find the same files in host directories.
-        // The files of a repeated execution were committed in its first run.
+        // A suspended execution commits nothing: it starts again when it is resumed, and must then find the same files
+        // in host directories. A repeated execution commits nothing either, because its first run committed the files.
         let is_suspended = self.options.suspension.as_ref().is_some_and(|suspension| suspension.is_suspended());
         let committed = if is_suspended || self.options.repeated.is_some() {
             CommitResult::default()

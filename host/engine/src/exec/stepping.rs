@@ -174,7 +174,7 @@ impl PendingToolCalls {
     }
 }
 
-/// The stack size of an execution's thread, in bytes. Only host code uses it: guests run on separate stacks.
+/// The stack size of an execution's thread, in bytes. Only host code uses this stack: guests run on separate stacks.
 const STACK_BYTES: usize = 512 << 10;
 
 /// An execution that the caller steps through, to answer tool calls, to stream output, or to do other work while the
@@ -228,7 +228,7 @@ struct SuspensionParts {
     suspension: Arc<Suspension>,
     sandbox: Sandbox,
     request: Arc<RequestParts<'static>>,
-    /// The execution that this one resumes.
+    /// The suspended execution that this execution resumes.
     replay: Option<Arc<Suspended>>,
 }
 
@@ -300,9 +300,9 @@ impl Started {
     /// maximum duration of the wait. `None` means no limit.
     ///
     /// An answer to a call that timed out or was already answered is ignored. Calls that are still unanswered are
-    /// returned again immediately. After a cancellation, they are not returned: `advance` waits until the execution has
-    /// ended, or until the script makes further calls while it handles the cancellation. After the end, each call to
-    /// `advance` returns [`Step::Done`] with the same execution.
+    /// returned again immediately. After a cancellation, unanswered calls are not returned: `advance` waits until the
+    /// execution has ended, or until the script makes further calls while it handles the cancellation. After the end,
+    /// each call to `advance` returns [`Step::Done`] with the same execution.
     ///
     /// # Errors
     /// If an answer is invalid, all answers are discarded and the execution continues. Other errors mean that the
@@ -404,7 +404,7 @@ impl Started {
         self.cancel.cancel();
     }
 
-    /// Returns the token that cancels the execution. It is a child of the request's token, if the request has one.
+    /// Returns the token that cancels the execution. If the request has a token, the returned token is its child.
     #[must_use]
     pub fn cancel_token(&self) -> &CancelToken {
         &self.cancel

@@ -9,7 +9,7 @@ use std::{
 use glovebox_vfs::escaped;
 use serde::{Deserialize, Serialize};
 
-/// A point in time in UTC from 1970 to 9999, with millisecond precision. Its text form is RFC 3339:
+/// A point in time in UTC from 1970 to 9999, with millisecond precision. Its text form follows RFC 3339:
 /// `2026-11-22T01:44:11.250Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -68,7 +68,7 @@ impl fmt::Display for Timestamp {
 impl FromStr for Timestamp {
     type Err = TimestampError;
 
-    /// Parses a UTC time, such as the output of [`Display`](fmt::Display). Fractional seconds are optional.
+    /// Parses a UTC time, for example the output of [`Display`](fmt::Display). Fractional seconds are optional.
     fn from_str(text: &str) -> Result<Self, TimestampError> {
         let time = humantime::parse_rfc3339(text);
         time.map(Self::from).map_err(|_| TimestampError(text.chars().take(40).collect()))

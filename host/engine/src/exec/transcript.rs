@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::{Execution, Stream};
 
 /// Both output streams of a running execution, up to their limits. `None` once the execution has a result, which
-/// contains them.
+/// contains the output.
 #[derive(Debug)]
 pub(super) struct Transcript(Mutex<Option<TranscriptBytes>>);
 

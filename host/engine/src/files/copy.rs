@@ -170,7 +170,7 @@ fn copy_tree(
     Ok(placer.report)
 }
 
-/// Copies a workspace file or directory to the host, with the same journaled commit as mounts.
+/// Copies a workspace file or directory to the host, with a journaled commit, as for mounts.
 pub(super) fn to_host(
     vfs: &mut Vfs,
     top: InodeId,
@@ -212,8 +212,8 @@ pub(super) fn to_host(
     if carried.is_err()
         && let Some(made) = made
     {
-        // The directory is empty, because the commit changed nothing. If it cannot be removed, it stays behind, which
-        // is harmless.
+        // The directory is empty, because the commit changed nothing. An empty directory that cannot be removed is
+        // harmless.
         let _ = fs::remove_dir::<PathBuf>(made);
     }
     carried
@@ -255,7 +255,7 @@ impl CopyPlan {
     }
 
     /// Returns the expected state of a host file: its current state, or `None` if it does not exist. The commit fails
-    /// if the file no longer has this state. Fails if the file exists and must not be replaced.
+    /// if the file no longer has this state. This function fails if the file exists and must not be replaced.
     fn base(&self, host: &HostDirectory, path: &str) -> Result<Option<SourceStat>, FilesError> {
         match host.stat(path) {
             Ok(Some(_)) if self.if_exists == IfExists::Fail => {
@@ -306,9 +306,9 @@ impl CopyPlan {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CopyReport {
-    /// The number of files. Each hard link is counted.
+    /// The number of files. Each hard link counts as a file.
     pub file_count: u64,
-    /// The number of directories, including existing ones, but not the target directory itself.
+    /// The number of directories, including existing directories, but not the target directory itself.
     pub directory_count: u64,
     /// The number of symbolic links.
     pub link_count: u64,
@@ -331,7 +331,7 @@ pub(super) struct TreeWriter<'v> {
     if_exists: IfExists,
     action: &'static str,
     /// The paths of the files and links created so far. A path that occurs twice is rejected, even if files may be
-    /// replaced, because readers disagree on which of the two entries is valid.
+    /// replaced, because readers of archives disagree on which of the two entries is valid.
     placed: BTreeSet<String>,
     buffer: Vec<u8>,
     pub(super) report: CopyReport,
@@ -344,14 +344,15 @@ impl<'v> TreeWriter<'v> {
         Self { vfs, top, if_exists, action, placed: BTreeSet::new(), buffer: Vec::new(), report }
     }
 
-    /// Creates a directory and its parents, and adds it to the report. An existing directory is not an error.
+    /// Creates a directory and its missing ancestors, and adds the directory to the report. An existing directory is
+    /// not an error.
     pub(super) fn directory(&mut self, path: &str) -> Result<(), FilesError> {
         self.directories(path)?;
         self.report.directory_count += 1;
         Ok(())
     }
 
-    /// Creates a directory and its parents.
+    /// Creates a directory and its missing ancestors.
     pub(super) fn directories(&mut self, path: &str) -> Result<(), FilesError> {
         let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
         for end in ends.filter(|end| *end > 0) {
@@ -369,7 +370,7 @@ impl<'v> TreeWriter<'v> {
     }
 
     /// Returns the type of the entry at a path, without following a link at its end. This writer created or checked the
-    /// parents, so they are not links.
+    /// ancestors of the path, so the ancestors are not links.
     fn kind(&mut self, path: &str) -> Result<Option<FileKind>, FilesError> {
         match self.vfs.lookup(self.top, path.as_bytes(), Follow::No).and_then(|inode| self.vfs.stat(inode)) {
             Ok(stat) => Ok(Some(stat.kind)),
@@ -378,8 +379,8 @@ impl<'v> TreeWriter<'v> {
         }
     }
 
-    /// Prepares a path for a new file or link: creates its parents, and removes an existing file or link if it may be
-    /// replaced.
+    /// Prepares a path for a new file or link: creates its missing ancestors, and removes an existing file or link if
+    /// it may be replaced.
     fn claim(&mut self, path: &str) -> Result<(), FilesError> {
         let (dir, _) = path.rsplit_once('/').unwrap_or(("", path));
         self.directories(dir)?;
@@ -395,7 +396,7 @@ impl<'v> TreeWriter<'v> {
         }
     }
 
-    /// Creates a file of exactly `size_bytes` bytes. Charges all of them to the quota before reading the first one.
+    /// Creates a file of exactly `size_bytes` bytes. Charges the whole size to the quota before reading the first byte.
     pub(super) fn file(
         &mut self,
         path: &str,

@@ -1,8 +1,8 @@
 //! Workspace files for the embedder: reading, changing, copying in and copying out.
 //!
-//! [`Files`] is a read-only snapshot of a workspace. [`SessionFiles`] is the current workspace of a session, or a
-//! workspace that several sessions share. It changes files between executions. Changes and executions run in the order
-//! in which they were requested.
+//! [`Files`] is a read-only snapshot of a workspace. [`SessionFiles`] reads and changes the current workspace of a
+//! session, or a workspace that several sessions share. Changes and executions run in the order in which they were
+//! requested.
 //!
 //! * *Paths* are relative to the workspace, `/app` in the guest. Absolute paths and paths with `..` are rejected. Only
 //!   copies access paths on the host, and only below the path that the caller passes.
@@ -76,11 +76,11 @@ pub enum FilesError {
         #[source]
         source: SourceError,
     },
-    /// The host directory cannot be used or written. It is unchanged.
+    /// The host directory cannot be used or written. The directory is unchanged.
     #[error(transparent)]
     Host(#[from] MountError),
-    /// The archive is damaged, has too many entries, or contains unsupported ones, such as devices, sparse files or
-    /// names outside the workspace.
+    /// The archive is damaged, has too many entries, or contains unsupported entries, for example devices, sparse files
+    /// or names outside the workspace.
     #[error("the archive was refused at `{entry}`: {reason}", entry = escaped(.entry))]
     Archive {
         /// The name of the entry, truncated.
@@ -125,8 +125,8 @@ impl FilesError {
 // Snapshots of workspaces: reading files and copying them to the host.
 
 /// A snapshot of the workspace of an execution or a session. It includes changes that were not committed to a host
-/// directory. It shares unchanged contents with the session, so it takes additional memory only for later changes in
-/// the session.
+/// directory. Unchanged contents are shared with the session, so the snapshot takes additional memory only for later
+/// changes in the session.
 ///
 /// If the workspace is a host directory, files that have not been read yet are read from the host on demand.
 #[derive(Clone, Debug)]
@@ -243,9 +243,8 @@ impl Files {
     /// Owners are 0, and times are the modification times in seconds. Modes are 0644 for files, 0755 for directories
     /// and 0777 for links. Additional hard links to a file are written as hard links.
     ///
-    /// # Errors
     /// [`FilesError::Io`] if the writer fails or a file cannot be read. [`FileError::Refused`] if a host directory
-    /// cannot be listed. The data written until then is not a complete archive.
+    /// cannot be listed. The data written before the error is not a complete archive.
     pub fn export_tar(&self, writer: impl Write) -> Result<CopyReport, FilesError> {
         let (mut vfs, root) = self.0.state()?;
         archive::export(&mut vfs, root, writer)

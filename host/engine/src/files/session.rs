@@ -18,8 +18,8 @@ use crate::{Session, SharedWorkspace, exec::events};
 /// Every operation waits for its turn, like an execution. Reads use a [`Files`] snapshot, so a long copy or archive
 /// does not block the session. Changes block the session. In the workspace, each change is all or nothing.
 ///
-/// The next execution does not report these changes as its own. If the workspace is a host directory, changes are
-/// committed to it like those of a successful execution. If the commit fails, the operation fails with
+/// The next execution does not report the embedder's changes as its own. If the workspace is a host directory, changes
+/// are committed to it like those of a successful execution. If the commit fails, the operation fails with
 /// [`FilesError::Session`], but the session keeps the change.
 ///
 /// Only the workspace (`/app` in the guest) is accessible, not other mounts. Paths are relative to the workspace.
@@ -70,7 +70,8 @@ impl SharedWorkspace {
 }
 
 impl SessionFiles {
-    /// Returns a snapshot of the current files. It stays readable after the files change and after the session ends.
+    /// Returns a snapshot of the current files. The snapshot stays readable after the files change and after the
+    /// session ends.
     ///
     /// # Errors
     /// [`FilesError::Session`] if the session has ended or stays busy.
@@ -129,7 +130,8 @@ impl SessionFiles {
         self.logged_snapshot("read", path)?.read_at(path, offset, len_bytes)
     }
 
-    /// Writes a file and creates its parent directories. Follows a link at the end of the path, inside the workspace.
+    /// Writes a file and creates its missing ancestor directories. Follows a link at the end of the path, inside the
+    /// workspace.
     ///
     /// # Errors
     /// [`FilesError::Workspace`] if the path is invalid or a directory, if a quota is exhausted, or if a file, even an
@@ -138,10 +140,10 @@ impl SessionFiles {
         self.change("write", path, |vfs, root, _| Ok(change::write(vfs, root, path, bytes.as_ref(), if_exists)?))
     }
 
-    /// Creates a directory and its parents.
+    /// Creates a directory and its missing ancestors.
     ///
     /// # Errors
-    /// [`FilesError::Workspace`] if the path is invalid or exists, a parent is not a directory, or a quota is
+    /// [`FilesError::Workspace`] if the path is invalid or exists, an ancestor is not a directory, or a quota is
     /// exhausted. [`FilesError::Session`] if the session has ended or stays busy.
     pub fn make_dir(&self, path: &str) -> Result<(), FilesError> {
         self.change("make", path, |vfs, root, _| Ok(change::make_dir(vfs, root, path)?))
@@ -182,8 +184,8 @@ impl SessionFiles {
     /// # Errors
     /// [`FilesError::Workspace`] if `to` is invalid, if a file exists and must not be replaced, or if a quota is
     /// exhausted. [`FilesError::HostMissing`] if `host` does not exist. [`FilesError::HostLink`],
-    /// [`FilesError::HostPath`], [`FilesError::HostRead`], [`FilesError::Host`] or [`FilesError::Io`] if it cannot be
-    /// read. [`FilesError::Session`] if the session has ended or stays busy.
+    /// [`FilesError::HostPath`], [`FilesError::HostRead`], [`FilesError::Host`] or [`FilesError::Io`] if `host` cannot
+    /// be read. [`FilesError::Session`] if the session has ended or stays busy.
     pub fn copy_in(&self, host: impl AsRef<Path>, to: &str, if_exists: IfExists) -> Result<CopyReport, FilesError> {
         self.change("write", to, |vfs, _, top| copy::from_host(vfs, top, host.as_ref(), to, if_exists))
     }
@@ -213,7 +215,7 @@ impl SessionFiles {
     ///
     /// # Errors
     /// [`FilesError::Archive`] for damaged archives, too many entries, and unsupported entries: devices, pipes, sparse
-    /// files, names that are not UTF-8, names and hard links outside the workspace, extended headers over 64 KiB.
+    /// files, names that are not UTF-8, names and hard links outside the workspace, and extended headers over 64 KiB.
     /// [`FilesError::Workspace`] if a file exists and must not be replaced, if a hard link's file does not precede the
     /// link, or if a quota is exhausted. [`FilesError::Io`] if the reader fails. [`FilesError::Session`] if the session
     /// has ended or stays busy.

@@ -30,8 +30,8 @@ static SHARED_LIBRARY: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::ne
 /// The files with which each execution under a policy starts.
 #[derive(Clone)]
 pub(crate) struct Workspace {
-    /// The file system without the mounts of host directories. They are added to each execution's clone, so that each
-    /// execution sees the current state of the host.
+    /// The file system without the mounts of host directories. The mounts are added to each execution's clone, so that
+    /// each execution sees the current state of the host.
     vfs: Vfs,
     /// The root of the in-memory workspace. `None` if the workspace is a host directory.
     root: Option<RootId>,
@@ -98,7 +98,7 @@ impl Workspace {
         let mut root = None;
         match &policy.workspace {
             Some(host) => {
-                // Changes that are discarded need no write permission.
+                // No write permission is needed if changes are discarded.
                 let read = policy.commit == Commit::Never;
                 let directory = open_directory(host, read)?;
                 mounted.push(MountedDirectory {
@@ -162,7 +162,7 @@ impl Workspace {
     }
 
     /// Commits an execution's changes to the host directories, as the policy requires. Stops at the first failure.
-    /// `own` records the session's commits, so that they do not conflict with its later commits.
+    /// `own` records the session's commits, so that later commits of the session do not conflict with them.
     pub(crate) fn commit(
         &self,
         vfs: &mut Vfs,

@@ -1,4 +1,4 @@
-//! Guest fuel. [Metered](glovebox_weave::metered) code counts it down in a global.
+//! Guest fuel, which [metered](glovebox_weave::metered) code counts down in a global.
 //!
 //! The host refills the global in slices. After each slice it checks the time limit, cancellation and soft limits, so
 //! compiled code needs no other check. With Wasmtime's fuel and epochs, eleven Python programs took 12% longer.
@@ -99,7 +99,8 @@ pub(crate) fn left<T: MeteredData>(mut store: impl AsContextMut<Data = T>) -> u6
     }
 }
 
-/// Sets the remaining fuel. Must not be called while guest code runs, except from a host function that it called.
+/// Sets the remaining fuel. Must not be called while guest code runs, except from a host function that the guest
+/// called.
 pub(crate) fn set<T: MeteredData>(mut store: impl AsContextMut<Data = T>, fuel: u64) -> wasmtime::Result<()> {
     let mut context = store.as_context_mut();
     let known = context.data_mut().fuel();
@@ -132,8 +133,8 @@ pub(crate) fn charge<T: MeteredData>(mut store: impl AsContextMut<Data = T>, amo
 
 /// Refills an exhausted counter. Metered code calls this function. Returns the counter's value for the next slice.
 ///
-/// A custom binary can import this function and pass any number. It then loses at least the remaining fuel of its
-/// slice, and never gains any.
+/// A custom binary can import this function and pass any number. The binary then loses at least the remaining fuel of
+/// its slice, and never gains fuel.
 fn refuel<T: MeteredData>(mut caller: Caller<'_, T>, exhausted: i64) -> wasmtime::Result<i64> {
     let counter = match *caller.data_mut().fuel() {
         Fuel::Counted { counter: Some(counter), .. } => counter,
@@ -190,8 +191,8 @@ mod tests {
     }
 
     /// A module whose fuel the tests check. `run` counts down from its argument. `ask` returns the host's view of the
-    /// remaining fuel. `pay` lets the host charge its argument and returns the remaining fuel. `spend` makes this call
-    /// repeatedly, and `steal` calls `refuel` directly. The start function uses fuel too.
+    /// remaining fuel. `pay` lets the host charge its argument and returns the remaining fuel. `spend` lets the host
+    /// charge 100 units of fuel repeatedly. `steal` calls `refuel` directly. The start function uses fuel too.
     const MODULE: &str = r#"(module
         (import "host" "left" (func $left (result i64)))
         (import "host" "pay" (func $pay (param i64) (result i64)))

@@ -1,8 +1,8 @@
 //! Guest functions whose type is checked only once, because drivers call them often.
 //!
 //! [`Func::call`] looks up the function's type on each call. The lookup takes a lock and changes a reference count that
-//! all threads of the engine share. With this lookup on each call, two threads had little more throughput than one. A
-//! [`TypedFunc`](wasmtime::TypedFunc) checks its type once, when it is created.
+//! all threads of the engine share. With this lookup on each call, two threads had little more throughput than one
+//! thread. A [`TypedFunc`](wasmtime::TypedFunc) checks its type once, when it is created.
 
 use glovebox_interpreters::Value;
 use wasmtime::{Func, Store, Val, ValType};
@@ -55,7 +55,7 @@ fn call_untyped(function: Func, store: &mut Store<GuestStoreData>, args: &[Value
     }))
 }
 
-/// Returns a call through a [`TypedFunc`](wasmtime::TypedFunc), if the function's type is one that drivers call often.
+/// Returns a call through a [`TypedFunc`](wasmtime::TypedFunc), if drivers often call functions of this type.
 fn typed(function: Func, store: &Store<GuestStoreData>) -> Option<Box<FunctionCall>> {
     let ty = function.ty(store);
     let (params, results): (Vec<ValType>, Vec<ValType>) = (ty.params().collect(), ty.results().collect());

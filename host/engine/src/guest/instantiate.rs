@@ -40,7 +40,8 @@ pub(crate) fn instantiate(
         made => made,
     };
     let instance = instance.map_err(|error| {
-        // A custom binary can have a start function, which runs here. Other errors come from the pool or the system.
+        // A custom binary can have a start function, which runs here and can fail. All other errors come from the pool
+        // or the system.
         let (reason, trap) = (format!("{error:#}"), error.downcast_ref::<Trap>().map(ToString::to_string));
         match (classify(error), trap) {
             (EarlyEnd::Stopped(stop), _) => failed_start(&describe_stop(&stop)),
@@ -112,7 +113,7 @@ pub(crate) fn one_shot(new: NewGuest<'_>) -> Result<Guest, ExecuteError> {
     let failed = |error| ExecuteError::Instantiate { reason: format!("{error}") };
     machine.set_fuel(UNBILLED_FUEL).map_err(failed)?;
     if let Err(refused) = machine.renew(GuestStoreData::new(new.wasi, runtime.memory_limit(limits), new.ctx)) {
-        // A new instance would also exceed the memory limit, and its creation returns a better error.
+        // A new instance would also exceed the memory limit, but its error is more precise.
         let GuestHost { wasi, ctx, .. } = refused.host;
         recycled.put_back(machine);
         return new_guest(NewGuest { wasi, ctx, ..new });
@@ -137,8 +138,7 @@ fn reseeded(runtime: &Runtime, mut guest: Guest) -> Result<Guest, ExecuteError> 
 pub(crate) enum Template {
     /// A plain command: a module that defines its own memory.
     Whole(InstancePre<GuestStoreData>),
-    /// An interpreter's code and memory. They are compiled separately, so that all images of an interpreter share its
-    /// code.
+    /// The separately compiled code and memory of an interpreter. All images of the interpreter share the code.
     Apart {
         /// The code, which imports its memory.
         code: Code,

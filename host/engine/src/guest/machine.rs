@@ -24,7 +24,7 @@ use crate::{
 /// The export name of the function table in a prepared module.
 pub(crate) const TABLE: &str = "__table";
 
-/// Maximum number of cached table functions. Drivers call two or three, but the guest can replace them.
+/// Maximum number of cached table functions. Drivers call two or three functions, but the guest can replace them.
 const MAX_CALLED: usize = 16;
 
 pub(crate) struct GuestMachine {
@@ -124,8 +124,8 @@ impl GuestMachine {
     /// Restores the memory from its image, page by page. `original` returns a page of the image. Returns the number of
     /// pages copied.
     ///
-    /// Returns `None` if the system does not expose the private pages, if there are more than `max`, or if one lies
-    /// outside the image. In the last case, the memory may be partly restored.
+    /// Returns `None` if the system does not expose the private pages, if there are more than `max` private pages, or
+    /// if a private page lies outside the image. In the last case, the memory may be partly restored.
     pub(crate) fn restore_memory<'a>(
         &mut self,
         max: usize,
@@ -185,7 +185,7 @@ impl GuestMachine {
     }
 }
 
-/// Converts an error from setting the counter. It cannot occur, because the counter is a mutable `i64` global.
+/// Converts an error from setting the counter. The error cannot occur, because the counter is a mutable `i64` global.
 fn unset(error: wasmtime::Error) -> MachineError {
     MachineError::Missing(format!("fuel: {error}"))
 }

@@ -7,7 +7,7 @@
 //! microseconds, and concurrent readers wait for each other.
 //!
 //! Pages can also become private without a fault. A memory can grow into pages that the previous guest left in the
-//! slot, and the kernel can replace small pages with huge ones on its own. Both cases are checked separately.
+//! slot, and the kernel can replace small pages with huge pages on its own. Both cases are checked separately.
 
 use std::{
     cell::RefCell,
@@ -41,7 +41,7 @@ enum WritesSinceScan {
     Unknown,
     /// No writes.
     Idle,
-    /// Only this thread may have written. The number is its fault count before its first write.
+    /// Only this thread may have written. The number is the thread's page fault count before its first write.
     Written(ThreadId, u64),
 }
 
@@ -94,9 +94,9 @@ fn faults() -> Option<u64> {
         u64::try_from(usage.minor_page_faults().checked_add(usage.major_page_faults())?).ok()
     }
 
-    /// Returns `true` if the kernel may replace small pages with huge ones on its own, which causes no page fault in
-    /// any thread. That is the case if the setting for huge pages is `always` instead of `madvise`. Unreadable settings
-    /// are treated as disabled.
+    /// Returns `true` if the setting for huge pages is `always` instead of `madvise`. The kernel may then replace small
+    /// pages with huge pages on its own, which causes no page fault in any thread. Unreadable settings are treated as
+    /// disabled.
     fn has_automatic_huge_pages() -> bool {
         let directory = Path::new("/sys/kernel/mm/transparent_hugepage");
         let sizes = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path().join("enabled"));

@@ -1,15 +1,15 @@
 //! Reused instances and stacks. A recycled instance has run a script, has been restored to its image, and waits for the
 //! next script.
 //!
-//! Dropping an instance and creating another one costs more than most scripts. The kernel unmaps pages and maps them
+//! Dropping an instance and creating a new instance costs more than most scripts. The kernel unmaps pages and maps them
 //! again fault by fault, which interrupts the other threads of the process. An instance whose script ended normally is
 //! restored instead. Its private pages are known ([`private_pages`](super::private_pages)) and are copied from the
 //! image, like the globals. Tables and segments cannot differ, because the image's code contains no instruction that
 //! changes them ([`rewrite::changes_only_memory_and_globals`]). The store receives a new [`GuestStoreData`].
 //!
-//! An instance is dropped if it was unwound, exited with `os._exit` or grew its memory. It is also dropped if restoring
-//! its private pages would take a long time compared with its script, and on systems without a page map. Without a
-//! pool, as in programs that run a single script, instances are not recycled.
+//! An instance is dropped if it was unwound, exited with `os._exit` or grew its memory. An instance is also dropped if
+//! restoring its private pages would take a long time compared with its script, and on systems without a page map.
+//! Without a pool, as in programs that run a single script, instances are not recycled.
 //!
 //! [`rewrite::changes_only_memory_and_globals`]: glovebox_runtimes::rewrite::changes_only_memory_and_globals
 //! [`GuestStoreData`]: crate::guest::recycled::GuestStoreData
@@ -47,8 +47,8 @@ pub(crate) struct RecycledInstances {
     max_private_pages: usize,
 }
 
-/// The multiple of [`RecycledInstances::max_private_pages`] that is still restored after a long script. It also bounds
-/// the private memory of an idle instance.
+/// The multiple of [`RecycledInstances::max_private_pages`] that is still restored after a long script. This multiple
+/// also bounds the private memory of an idle instance.
 const MAX_TIMES: usize = 8;
 
 impl RecycledInstances {
@@ -56,8 +56,8 @@ impl RecycledInstances {
     pub(crate) fn new(pool: &PoolConfig) -> Self {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let max_private_pages = pool.keep_resident_bytes / PAGE_BYTES;
-        // Scripts that wait use no core, so more scripts than cores can run and end at the same time. The limit bounds
-        // the memory of idle instances.
+        // Two instances per core leave room for scripts that wait without using a core. The limit bounds the memory of
+        // idle instances.
         Self { waiting: ReusePool::new(2 * cores), max_private_pages }
     }
 
@@ -73,7 +73,7 @@ impl RecycledInstances {
     }
 
     /// Returns the number of pages worth restoring: one per microsecond of the script, because copying a page takes
-    /// less than that. For a new instance, the system would copy these pages too, fault by fault.
+    /// less than a microsecond. For a new instance, the system would copy these pages too, fault by fault.
     fn max_pages(&self, took: Duration) -> usize {
         let worth = usize::try_from(took.as_micros()).unwrap_or(usize::MAX);
         worth.clamp(self.max_private_pages, self.max_private_pages.saturating_mul(MAX_TIMES))
@@ -89,8 +89,8 @@ impl RecycledInstances {
         self.waiting.take_all().count() > 0
     }
 
-    /// Compares all idle instances with a new one: the memory byte for byte, the named globals, and the function types
-    /// in the table. Returns the number of idle instances, or a description of the first difference.
+    /// Compares all idle instances with a new instance: the memory byte for byte, the named globals, and the function
+    /// types in the table. Returns the number of idle instances, or a description of the first difference.
     pub(crate) fn compare(&self, new: &mut GuestMachine, globals: &[(String, u64)]) -> Result<usize, String> {
         let mut waiting: Vec<_> = self.waiting.take_all().collect();
         waiting.iter_mut().try_for_each(|machine| compare(machine, new, globals))?;
@@ -125,8 +125,8 @@ fn compare(machine: &mut GuestMachine, new: &mut GuestMachine, globals: &[(Strin
     Ok(())
 }
 
-/// Restores an instance to its image. Returns `false` if that failed. The instance may then be partly restored and must
-/// be dropped.
+/// Restores an instance to its image. Returns `false` if restoring failed. The instance may then be partly restored and
+/// must be dropped.
 fn restore(machine: &mut GuestMachine, pristine: &PristineImage, max_private_pages: usize) -> bool {
     if machine.memory_bytes() != pristine.memory_bytes() {
         return false;
@@ -144,8 +144,8 @@ fn restore(machine: &mut GuestMachine, pristine: &PristineImage, max_private_pag
 
 /// Reusable objects. Each thread prefers the object that it used last.
 ///
-/// If another processor was the last to write an object, this processor must first load each of its cache lines. When
-/// instances moved between threads, two threads had 1.3 times the throughput of one, instead of 1.8 times.
+/// If another processor was the last to write an object, this processor must first load each of the object's cache
+/// lines. When instances moved between threads, two threads had 1.3 times the throughput of one, instead of 1.8 times.
 struct ReusePool<T> {
     /// Each object with the thread that used it last, in the order in which they were returned.
     unused: Mutex<Vec<(ThreadId, T)>>,
@@ -190,8 +190,9 @@ impl<T> ReusePool<T> {
 /// Maximum native stack of a guest, in bytes. A guest that exceeds it traps. Interpreters must reach their own limits
 /// earlier, so that scripts receive an exception. QuickJS limits its own stack to 320 KiB and needs at most 25 times as
 /// much native stack: 12 of 150 hostile scripts trap with 4 MiB, none with 8 MiB. CPython 3.15 limits its own stack to
-/// 512 KiB; with 768 KiB, `json.loads` would overflow 16 MiB. Recursions that CPython 3.12 does not count use at most
-/// as much of its 24 MiB C stack as of this stack, so they trap before they overrun the C stack.
+/// 512 KiB; with 768 KiB, `json.loads` would overflow 16 MiB. CPython 3.12 does not count some recursions, and has a C
+/// stack of 24 MiB. These recursions use at most as much C stack as native stack, so they trap before they overrun the
+/// C stack.
 pub(crate) const GUEST_STACK_BYTES: usize = 16 << 20;
 
 /// The additional stack for host functions when the guest has used its maximum, in bytes.

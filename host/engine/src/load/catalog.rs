@@ -27,7 +27,7 @@ pub struct RuntimeInfo {
     /// `true` if scripts in its language use this runtime by default. In order of precedence, the default is the
     /// runtime in [`EngineConfig::default_runtimes`](crate::EngineConfig::default_runtimes), the
     /// [added](Engine::add_runtime) runtime that [`Engine::runtimes`] lists last, or the manifest's default. If the
-    /// engine's bundles lack the manifest's default, another runtime in them replaces it.
+    /// engine's bundles lack the manifest's default, another bundled runtime replaces it.
     pub default: bool,
     /// `true` if the runtime was added with [`Engine::add_runtime`].
     pub added: bool,
@@ -254,10 +254,10 @@ impl Engine {
 
     /// Returns the name of the runtime on which a script with this source starts fastest. This is the default runtime
     /// of the language, unless that runtime is an image that preloads modules and the source mentions none of them. In
-    /// that case, it is the runtime on which the image is based.
+    /// that case, the result is the runtime on which the image is based.
     ///
-    /// The command-line tool uses this for individual scripts. Sandboxes and sessions use the default of their
-    /// language, because they are created before the source is known.
+    /// The command-line tool calls this function for individual scripts. Sandboxes and sessions use the default of
+    /// their language, because they are created before the source is known.
     ///
     /// # Errors
     /// Fails if the default runtime is unknown, or if the cache cannot be read.
@@ -294,7 +294,7 @@ impl Engine {
         self.with_metering(Metering::None).map_err(wrong)
     }
 
-    /// Compares the full digests of a runtime's or tool's binary and compiled code with the pinned or recorded ones.
+    /// Compares the full digests of a runtime's or tool's binary and compiled code with the pinned or recorded digests.
     /// Missing files are skipped.
     ///
     /// # Errors
@@ -333,7 +333,7 @@ impl Engine {
         let runtimes = &self.0.runtimes;
         let found = self.0.find(name)?;
         if found.own.is_some() {
-            // The definition of the image stays, so the image is built again at its next use.
+            // The definition of the image remains, so the image is built again at its next use.
             return Ok(runtimes.prepared().remove_labelled(&found.entry.label())?);
         }
         let entry = runtimes.manifest().find(name)?;
@@ -351,9 +351,10 @@ impl Engine {
         Ok(freed.saturating_add(runtimes.remove(entry)?))
     }
 
-    /// Prepares a runtime and makes it the default for scripts in its language whose caller names no runtime. This
-    /// applies to all engines that use this cache and are created later. If several runtimes of a language were added,
-    /// the one listed last by [`runtimes`](Self::runtimes) is the default. [`remove`](Self::remove) reverts this.
+    /// Prepares a runtime and makes it the default for scripts in its language whose caller does not specify a runtime.
+    /// The new default applies to all engines that use this cache and are created later. If several runtimes of a
+    /// language were added, the runtime that [`runtimes`](Self::runtimes) lists last is the default.
+    /// [`remove`](Self::remove) reverts the change.
     ///
     /// # Errors
     /// Fails if the name is not in the manifest, if the preparation fails, or if the cache cannot be written.

@@ -42,8 +42,8 @@ pub enum CompileError {
 }
 
 /// Compiles a component for the caller's Wasmtime engine, or loads it from the cache of `engine`. Compiled components
-/// share the limit [`CacheLimits::component_bytes`](crate::CacheLimits::component_bytes). When it is exceeded, the
-/// least recently used components are removed first.
+/// share the limit [`CacheLimits::component_bytes`](crate::CacheLimits::component_bytes). When the limit is exceeded,
+/// the least recently used components are removed first.
 ///
 /// The cache key covers the digest of `wasm` and all settings of the Wasmtime engine that change compiled code. As with
 /// prepared images, a cache that other users can write to is rejected.
@@ -108,14 +108,14 @@ pub fn compile_with(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ComponentCache {
-    /// The number of components, including those for other versions and settings.
+    /// The number of components, including components for other versions and settings.
     pub count: usize,
     /// The size on disk, in bytes.
     pub bytes: u64,
 }
 
 impl Engine {
-    /// Compares the full digests of all compiled components in the cache with the recorded ones. Loading a component
+    /// Compares the full digests of all compiled components in the cache with the recorded digests. Loading a component
     /// repeats this comparison only if the file has changed since the last comparison, because hashing a large file is
     /// slow.
     ///
@@ -166,14 +166,14 @@ pub struct PreparedLibrary {
     pub archive: Vec<u8>,
     /// The contents of the files next to the archive, by path relative to the archive's directory.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// The common parent directory of `files`, relative to the archive's directory. Empty if there are no files, or if
-    /// no directory contains all of them.
+    /// The innermost directory that contains all of `files`, relative to the archive's directory. Empty if there are no
+    /// files, or if no directory contains all of them.
     pub files_directory: String,
 }
 
 impl Engine {
-    /// Returns a runtime's prepared module. If it is not in the cache, boots the interpreter, which takes half a minute
-    /// for Python. A cached image cannot replace the module, because it contains only compiled code.
+    /// Returns a runtime's prepared module. If the module is not in the cache, boots the interpreter, which takes half
+    /// a minute for Python. A cached image cannot replace the module, because the image contains only compiled code.
     ///
     /// # Errors
     /// Fails if the runtime is unknown or has no recipe, if it cannot be fetched, compiled or booted, or if the cache
@@ -183,7 +183,7 @@ impl Engine {
         let recipe = self.0.runtimes.recipe_of(entry)?;
         let (wasm, record) = match self.0.read_module(entry)? {
             Some(module) => module,
-            // Remove all cached modules of the binary, including the damaged one, and build the module again.
+            // Remove all cached modules of the binary, including the damaged module, and build the module again.
             None => {
                 self.0.runtimes.modules().remove(&entry.sha256)?;
                 self.0.read_module(entry)?.ok_or_else(|| RuntimeError::Load {
@@ -199,8 +199,8 @@ impl Engine {
 }
 
 impl EngineInner {
-    /// Reads a runtime's library into memory. Only the file's length is checked, because its digest was compared when
-    /// it was fetched.
+    /// Reads a runtime's library into memory. Only the file's length is checked, because the file's digest was compared
+    /// when the file was fetched.
     fn prepared_library(&self, runtime: &RuntimeEntry) -> Result<Option<PreparedLibrary>, RuntimeError> {
         let Some((entry, mut file)) = runtime.library.as_ref().zip(self.runtimes.library(runtime, &*self.progress)?)
         else {
@@ -258,10 +258,11 @@ mod tests {
             compile(&large, &wasmtime, &component(number)).unwrap();
         }
         assert_eq!(count(), 2);
-        // Loading a component evicts nothing, even if the cache exceeds its limit. Only adding a component does.
+        // Loading a component evicts nothing, even if the cache exceeds its limit. Only adding a component evicts
+        // components.
         compile(&engine(dir.path(), 1), &wasmtime, &component(1)).unwrap();
         assert_eq!(count(), 2);
-        // The component that was just added stays, even though it alone exceeds the limit.
+        // The component that was just added remains, even though it alone exceeds the limit.
         compile(&engine(dir.path(), 1), &wasmtime, &component(3)).unwrap();
         assert_eq!(count(), 1);
         compile(&engine(dir.path(), 1), &wasmtime, &component(3)).unwrap();

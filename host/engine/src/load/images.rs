@@ -33,8 +33,8 @@ const _: () =
 /// executions. A generator that the setup creates itself has the same state at the start of each execution. A setup
 /// that leaves a file open fails. Exit handlers of a setup are dropped.
 ///
-/// An image contains code that its builder chose. Users who run scripts in an image must trust it as they trust the
-/// cache.
+/// An image contains code that its builder chose. Users who run scripts in an image must trust the image as they trust
+/// the cache.
 ///
 /// ```no_run
 /// use glovebox::{Engine, EngineConfig, ImageBuilder, Sandbox};
@@ -76,9 +76,9 @@ impl ImageBuilder {
         }
     }
 
-    /// Sets the setup script, in the runtime's language. Its global variables exist in every execution. JavaScript with
-    /// `import` or `export` is an ES module, whose variables are local: assign them to `globalThis` to share them with
-    /// scripts. Default: none.
+    /// Sets the setup script, in the runtime's language. The script's global variables exist in every execution.
+    /// JavaScript with `import` or `export` is an ES module, whose variables are local: assign them to `globalThis` to
+    /// share them with scripts. Default: none.
     #[must_use]
     pub fn setup(mut self, code: impl Into<String>) -> Self {
         self.step.code = code.into();
@@ -135,7 +135,7 @@ impl ImageBuilder {
         self
     }
 
-    /// Builds and stores the image. On failure, an existing image with this name stays unchanged.
+    /// Builds and stores the image. On failure, an existing image with this name is unchanged.
     ///
     /// # Errors
     /// [`RuntimeError::Setup`] if the setup raises, exits, exceeds a limit or leaves a file open.
@@ -207,7 +207,7 @@ pub struct ImageInfo {
     pub version: String,
     /// The digest of the image's inputs. Images with the same digest are equal, whatever their names.
     pub digest: String,
-    /// The setups that ran in the image, in order. The setups of the images that it is based on come first.
+    /// The setups that ran in the image, in order. The setups of the images on which this image is based come first.
     pub setups: Vec<SetupInfo>,
     /// The wheels of the image.
     pub wheels: Vec<ImageFile>,
@@ -221,10 +221,10 @@ pub struct ImageInfo {
     pub path: PathBuf,
     /// The size of the file that defines the image, in bytes.
     pub size_bytes: u64,
-    /// `true` if the image is in the cache, for this version of Glovebox and this CPU. Otherwise it is built at its
-    /// next use.
+    /// `true` if the image is in the cache, for this version of Glovebox and this CPU. Otherwise, the image is built at
+    /// its next use.
     pub prepared: bool,
-    /// The identity of the image in the cache: the SHA-256 of its module. `None` if it is not in the cache.
+    /// The identity of the image in the cache: the SHA-256 of its module. `None` if the image is not in the cache.
     pub image_sha256: Option<String>,
     /// The size of an instance's linear memory, in bytes. `None` if the image is not in the cache.
     pub memory_bytes: Option<u64>,
@@ -284,13 +284,13 @@ impl Engine {
     }
 
     /// Removes a custom image and its prepared images in the cache. Returns the number of bytes freed. Sessions in the
-    /// image cannot be resumed until it is built again.
+    /// custom image cannot be resumed until the image is built again.
     ///
     /// # Errors
     /// Fails if there is no image with this name, or if a file cannot be removed.
     pub fn remove_image(&self, name: &str) -> Result<u64, RuntimeError> {
         let own = self.0.custom_images()?;
-        // If the file is damaged, the prepared images of the custom image cannot be identified and stay in the cache.
+        // If the file is damaged, the prepared images of the custom image cannot be identified and remain in the cache.
         let image = own.find(name).ok().flatten();
         let entry = image.and_then(|image| image.entry(self.0.runtimes.manifest()).ok());
         let freed = own.remove(name)?.ok_or_else(|| CustomImageError::Missing(name.to_owned()))?;
@@ -305,7 +305,7 @@ impl Engine {
     /// image on any machine. The file contains no compiled code.
     ///
     /// # Errors
-    /// Fails if there is no such image, if the file exists, or if it cannot be written.
+    /// Fails if there is no image with this name, if the file exists, or if the file cannot be written.
     pub fn export_image(&self, name: &str, path: &Path) -> Result<(), RuntimeError> {
         let image = self.0.custom_image(name)?;
         let wrong = |source| CustomImageError::File { action: "write", path: path.to_owned(), source };
@@ -318,8 +318,8 @@ impl Engine {
         Ok(written?)
     }
 
-    /// Builds and stores an image from an exported file, under the name in the file or another name. The setup runs as
-    /// in [`ImageBuilder::build`], in the sandbox and under the limits in the file.
+    /// Builds and stores an image from an exported file, under `name` or else under the name in the file. The setup
+    /// runs as in [`ImageBuilder::build`], in the sandbox and under the limits in the file.
     ///
     /// # Errors
     /// Fails like [`ImageBuilder::build`], or if the file is not a valid image.

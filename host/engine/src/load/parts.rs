@@ -26,7 +26,7 @@ use crate::{
 pub(crate) enum BinarySource {
     /// The manifest. A missing binary is fetched.
     Manifest(Box<RuntimeEntry>),
-    /// A file that the caller named.
+    /// A file that the caller specified.
     File(PathBuf),
 }
 
@@ -90,7 +90,7 @@ impl EngineInner {
         Ok(Code { base, parts })
     }
 
-    /// Returns a part of an interpreter's code. Compiles it if it is not in the cache.
+    /// Returns a part of an interpreter's code. Compiles the part if it is not in the cache.
     fn part(&self, inputs: &CodeInputs, number: usize) -> Result<Module, RuntimeError> {
         let artefact = self.part_artefact(inputs, number)?;
         aot::load(&self.wasmtime, artefact.aot).map_err(|error| invalid_code(inputs, &error))
@@ -116,12 +116,12 @@ impl EngineInner {
 }
 
 impl Parts {
-    /// Loads all parts. Compiles the ones that are not in the cache.
+    /// Loads all parts. Compiles parts that are not in the cache.
     pub(crate) fn load_all(&self) -> Result<(), RuntimeError> {
         (1..=self.loaded.len()).try_for_each(|number| self.part(number).map(drop))
     }
 
-    /// Returns a part, counted from one. Compiles it if it is not in the cache.
+    /// Returns a part, counted from one. Compiles the part if it is not in the cache.
     fn part(&self, number: usize) -> Result<&Part, RuntimeError> {
         let place = number.checked_sub(1).and_then(|nth| self.loaded.get(nth));
         let place = place.ok_or_else(|| no_part(&self.inputs, number))?;
@@ -164,8 +164,8 @@ fn invalid_code(inputs: &CodeInputs, error: &dyn Display) -> RuntimeError {
     RuntimeError::Load { name: inputs.name.clone(), reason: format!("{error:#}") }
 }
 
-/// Returns the progress message for compiling code, with an estimate of the time if that is at least
-/// [`MIN_SHOWN_SECONDS`].
+/// Returns the progress message for compiling code. The message contains an estimate of the time, unless the estimate
+/// is below [`MIN_SHOWN_SECONDS`].
 fn compiling(inputs: &CodeInputs, number: usize, code_bytes: usize) -> String {
     let name = &inputs.name;
     let what = match inputs.recipe.parts.get(number).filter(|_| number > 0) {
@@ -218,8 +218,8 @@ pub(crate) fn enable(
     Ok(())
 }
 
-/// Loads the parts up to `number` that this guest has not loaded yet. If it loads any, refunds `fuel`, which the guest
-/// used to call this function.
+/// Loads the parts up to `number` that this guest has not loaded yet. If at least one part is loaded, refunds `fuel`,
+/// which the guest used to call this function.
 ///
 /// A guest that calls this function directly gains at most [`MAX_STUB_FUEL`](rewrite::MAX_STUB_FUEL) per part.
 fn load(mut caller: Caller<'_, GuestStoreData>, number: i32, fuel: i32) -> wasmtime::Result<()> {

@@ -3,7 +3,7 @@
 //!
 //! Preparation is deterministic: the same binary and the same boot code produce the same image, byte for byte. The boot
 //! has a fixed clock, seeded entropy, a fixed environment, and only the files of the library, the packages and the
-//! image. Equal fuel use, resuming on other machines, and replay depend on this.
+//! image. Equal fuel use, resuming on other machines, and replay depend on deterministic preparation.
 
 use std::{
     collections::BTreeMap,
@@ -61,7 +61,7 @@ impl<'a> Setup<'a> {
         Ok(Self { image, own: own.map(CustomImage::definition), inputs, packages })
     }
 
-    /// Takes the input files and returns them as a source for the workspace.
+    /// Takes the input files and returns them as a mount source for the workspace.
     fn workspace(&mut self) -> Option<Arc<dyn MountSource>> {
         let mut files = std::mem::take(&mut self.inputs.files);
         files.sort();
@@ -128,7 +128,7 @@ fn with_memory(mut reason: String, machine: &GuestMachine, memory_bytes: u64) ->
 
 /// The modules and the record of an interpreter that was booted and parked.
 pub(crate) struct BootedInterpreter {
-    /// The module with the image as its initial state. It is the input for weaving providers, and its digest is the
+    /// The module with the image as its initial state: the input for weaving providers. The module's digest is the
     /// image's identity.
     pub(crate) module: Vec<u8>,
     /// The module that defines only the image's memory, which the interpreter's code imports.
@@ -323,7 +323,7 @@ impl CacheLimits {
 pub struct CacheUsage {
     /// The kind of the entries.
     pub kind: CacheKind,
-    /// The number of entries, including those for other versions and settings.
+    /// The number of entries, including entries for other versions and settings.
     pub count: u64,
     /// The number of entries that a process has open or is building now. Always 0 for binaries and packages, because
     /// they are closed once they have been read.
@@ -369,7 +369,7 @@ pub struct CachePruned {
 pub struct CachePruneReport {
     /// Entries that were removed, or that would be removed in a dry run.
     pub removed: Vec<CachePruned>,
-    /// Entries that were selected but are in use, and therefore stay.
+    /// Entries that were selected but remain, because they are in use.
     pub in_use: Vec<CachePruned>,
     /// Bytes freed on disk, or bytes that would be freed in a dry run.
     pub freed_bytes: u64,
@@ -433,7 +433,7 @@ impl Engine {
 
 impl EngineInner {
     /// Returns the artefact with this key from the cache, and builds it first if it is missing. Only adding an artefact
-    /// evicts others, because eviction reads the whole cache directory.
+    /// evicts other artefacts, because eviction reads the whole cache directory.
     pub(crate) fn open_or_build<E>(
         &self,
         kind: CacheKind,
@@ -447,7 +447,7 @@ impl EngineInner {
         Ok(artefact)
     }
 
-    /// Removes artefacts that exceed the cache's limits, but not those that are open or have this key.
+    /// Removes artefacts that exceed the cache's limits, except artefacts that are open or have this key.
     pub(crate) fn make_room(&self, kind: CacheKind, keep: &ArtefactKey) {
         let shared = self.cache.shared().into_iter().find(|(kinds, _)| kinds.contains(&kind));
         let Some((kinds, max_bytes)) = shared else { return };

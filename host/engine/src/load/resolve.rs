@@ -25,7 +25,8 @@ use crate::{
 };
 
 /// The version of the rewriting and of the code's metering, which the cache keys of code and images contain. A change
-/// to either must also change this text. The keys of images contain it because booting runs the rewritten code.
+/// to the rewriting or to the metering must also change this text. The keys of images contain the version because
+/// booting runs the rewritten code.
 const CODE_VERSION: &[u8] = concat!(
     env!("CARGO_PKG_VERSION"),
     " with an imported memory, the last buffer in it, loops and orders of scipy, calls of QuickJS, errors of floating-point numbers",
@@ -286,7 +287,8 @@ impl EngineInner {
     }
 
     /// Returns a runtime's image and its compiled code, for a prepared bundle. For an image with a setup, the code
-    /// includes all parts, otherwise only the first part, which every script needs. Builds missing artefacts.
+    /// consists of all parts. Otherwise, it consists of the first part, which every script needs. Builds missing
+    /// artefacts.
     pub(crate) fn artefacts(
         &self,
         found: &FoundRuntime<'_>,
@@ -305,7 +307,7 @@ impl EngineInner {
         Ok(artefacts)
     }
 
-    /// Compares the full digests of a runtime's code and image with the recorded ones. Skips missing files.
+    /// Compares the full digests of a runtime's code and image with the recorded digests. Skips missing files.
     pub(crate) fn verify_prepared(&self, found: &FoundRuntime<'_>) -> Result<(), RuntimeError> {
         let plan = self.plan(found, true);
         for key in plan.recipe.iter().flat_map(|recipe| plan.code(self, recipe).keys) {
@@ -444,7 +446,7 @@ impl EngineInner {
         self.packages_of(plan)?;
         let setup = plan.image.as_ref().map(|image| Setup::of(image, plan.own.as_deref())).transpose()?;
         let library = self.library(plan)?;
-        // Booting needs a deep stack, and the caller's thread may have a small one.
+        // Booting needs a deep stack, and the caller's thread may have a small stack.
         self.stacks
             .run(|| prepare::boot(self, &plan.name, bootable, code, recipe, (library.as_ref(), setup)))
             .map_err(RuntimeError::Stack)?

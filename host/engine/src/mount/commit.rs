@@ -54,9 +54,10 @@ impl HostDirectory {
     ///
     /// # Errors
     ///
-    /// [`MountError::Conflict`] if the host changed one of the files since the guest saw it. [`MountError::LinkLeaves`]
-    /// and [`MountError::ReservedName`] for links and names that are never written. [`MountError::Busy`] if another
-    /// commit takes too long. Other errors such as [`MountError::Io`] if an operation fails.
+    /// [`MountError::Conflict`] if the host has changed one of the files since the guest saw it.
+    /// [`MountError::LinkLeaves`] if a link could point outside the directory. [`MountError::ReservedName`] if a path
+    /// contains a reserved name. [`MountError::Busy`] if another commit takes too long. Other errors, such as
+    /// [`MountError::Io`], if an operation fails.
     pub(crate) fn commit(&self, plan: &[CommitStep], contents: &mut Vfs) -> Result<WrittenFiles, MountError> {
         if !self.is_writable() {
             return Err(MountError::ReadOnly { path: self.path().to_owned() });
@@ -79,7 +80,7 @@ impl HostDirectory {
                 return Err(error);
             }
         };
-        // If undoing fails after this point, the journal stays for the next recovery.
+        // If undoing fails after this point, the journal remains for the next recovery.
         let undone = site.carry_out(&journal.steps)?;
         if undone.is_none() {
             update_states(&mut site, &journal.steps, &mut written);
@@ -113,8 +114,8 @@ pub(super) fn prepare(
     Ok((journal, written))
 }
 
-/// Updates the reported states, because moving a file to its path changes its change time. If the host has changed a
-/// file in the meantime, the old state is kept, so that the next commit conflicts.
+/// Updates the reported states, because moving a file to its path changes the file's change time. If the host has
+/// changed a file in the meantime, the old state is kept, so that the next commit conflicts.
 fn update_states(site: &mut CommitSite<'_>, steps: &[JournalStep], written: &mut [(String, SourceStat)]) {
     let moved = steps.iter().filter_map(|step| match step {
         JournalStep::Create { path, new, .. } | JournalStep::Replace { path, new, .. } => Some((path.as_str(), new)),
@@ -143,9 +144,9 @@ fn discard(site: &CommitSite<'_>) {
     }
 }
 
-/// Maximum size of the tracked paths, in bytes. If it is exceeded, all paths are dropped. In that case, files that the
-/// session itself wrote conflict after a rollback, like files that other programs wrote. The limit is necessary because
-/// scripts choose how many files they write.
+/// Maximum size of the tracked paths, in bytes. If the limit is exceeded, all paths are dropped. In that case, files
+/// that the session itself wrote conflict after a rollback, like files that other programs wrote. The limit is
+/// necessary because scripts choose how many files they write.
 const MAX_PATH_BYTES: usize = 4 << 20;
 
 /// The state in which a session's commits left each path, back to the oldest checkpoint.
@@ -154,7 +155,7 @@ const MAX_PATH_BYTES: usize = 4 << 20;
 /// the checkpoint and then rolls back, it finds its own files on the host. These files are not conflicts: the
 /// checkpoint's changes are committed over them.
 ///
-/// This applies only while the host still has exactly the committed state. A file that became a directory, or a
+/// The rule applies only while the host still has exactly the committed state. A file that became a directory, or a
 /// directory that became a file, remains a conflict.
 #[derive(Debug, Default)]
 pub(crate) struct SessionCommits {
@@ -197,8 +198,8 @@ impl SessionCommits {
     }
 
     /// Records the end of a commit. `whole` is `true` if the commit covered all uncommitted changes. Drops the paths of
-    /// commits whose changes are in the session's files and in all checkpoints. `oldest` is the number of commits in
-    /// the oldest checkpoint.
+    /// commits whose changes are in the session's files and in all checkpoints. `oldest` is the number of commits whose
+    /// changes the oldest checkpoint includes.
     pub(crate) fn record_commit(&mut self, whole: bool, oldest: Option<u64>) {
         self.count += 1;
         if whole {
@@ -270,7 +271,7 @@ fn rebased_step(
         CommitStep::DeleteFile { path, base }
         | CommitStep::WriteFile { path, base, .. }
         | CommitStep::Symlink { path, base, .. } => match left(path) {
-            // Compares with the host last: the guest's files usually already have the committed state, and then no
+            // Compares with the host last: the guest's files usually already have the committed state, in which case no
             // lookup is needed.
             Some(CommittedEntry::File(ours)) if *base != Some(*ours) && host.stat(path) == Ok(Some(*ours)) => {
                 *base = Some(*ours);
@@ -292,7 +293,7 @@ fn rebased_step(
 /// An entry in a tree.
 struct Entry<'a> {
     folder: &'a Folder,
-    /// The names of the parent directories, topmost first.
+    /// The names of the ancestor directories below `top`, topmost first.
     path: &'a [String],
     name: &'a str,
     ident: EntryIdentity,
@@ -377,7 +378,8 @@ pub(super) fn sync_folders(top: &Folder) -> io::Result<()> {
 /// `STRIDE` lookups, with at most [`MAX_DEPTH`] / `STRIDE` + 1 open descriptors.
 const STRIDE: usize = 32;
 
-/// Maximum depth of a directory. With [`STRIDE`], this takes about 128 descriptors, far below the usual limit of 1,024.
+/// Maximum depth of a directory. With [`STRIDE`], a walker holds about 128 descriptors, far below the usual limit of
+/// 1,024.
 const MAX_DEPTH: usize = 4096;
 
 /// Splits a path relative to the mount into its names. `""` and `"."` refer to the mount itself.
@@ -410,7 +412,7 @@ pub(super) fn split_last(path: &str) -> Result<(Vec<&str>, &str), MountError> {
 #[derive(Debug)]
 pub(super) struct Walker<'a> {
     root: &'a Folder,
-    /// Open directories on the path to `at`, with their depths. The last one is `at` itself.
+    /// Open directories on the path to `at`, with their depths. The last directory is `at` itself.
     open: Vec<(usize, Folder)>,
     at: Vec<String>,
 }

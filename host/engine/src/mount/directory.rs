@@ -84,7 +84,7 @@ impl HostDirectory {
     }
 
     /// Opens a directory for reading and for commits. First finishes or undoes commits that a crash interrupted.
-    /// `lock_wait` is the maximum time for which this call and each commit wait for other commits, such as
+    /// `lock_wait` is the maximum time for which this call and each commit wait for other commits, for example
     /// [`DEFAULT_LOCK_WAIT`].
     ///
     /// # Errors
@@ -161,7 +161,7 @@ impl HostDirectory {
     }
 
     /// Checks the directory against Glovebox's own directories again, including directories that were registered after
-    /// it was opened. The check is cheap if none were registered.
+    /// the directory was opened. The check is cheap if no directories were registered.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl HostDirectory {
         self.writing.unwrap_or_default()
     }
 
-    /// Opens the parent directory of `path` and calls `action` with it and the last name of `path`.
+    /// Opens the parent directory of `path`. Calls `action` with the directory and the last name of `path`.
     fn in_parent_of<T>(
         &self,
         path: &str,
@@ -297,7 +297,7 @@ pub fn check_directory(path: impl AsRef<Path>) -> Result<(), MountError> {
 pub(crate) enum DirectoryScope {
     /// The whole tree.
     Tree,
-    /// Only files that the user named. The directory may therefore contain one of Glovebox's own directories.
+    /// Only files that the user specified. The directory may therefore contain one of Glovebox's own directories.
     Files,
 }
 

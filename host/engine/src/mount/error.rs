@@ -27,8 +27,8 @@ pub enum Collision {
 
 /// The reason why a host directory could not be opened, read or committed to.
 ///
-/// Directories are named by the path that the caller passed, files by their path relative to the directory. The host
-/// directory is unchanged unless a variant says otherwise.
+/// The errors identify a directory by the path that the caller passed, and a file by its path relative to the
+/// directory. The host directory is unchanged unless a variant says otherwise.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
@@ -172,8 +172,8 @@ pub enum MountError {
         /// The reason why the journal was rejected.
         reason: &'static str,
     },
-    /// The host changed files during a commit, or after a crash interrupted the commit, so that it can be neither
-    /// finished nor undone. Some of its changes may stay.
+    /// The host changed files during a commit, or after a crash interrupted the commit, so that the commit can be
+    /// neither finished nor undone. Some of the commit's changes may remain.
     #[error(
         "a commit was interrupted, and `{redo}` and `{undo}` were then modified on the host; restore their previous contents, or repair the files by hand and remove `{staging}`", redo = escaped(.redo), undo = escaped(.undo), staging = escaped(.staging)
     )]
@@ -209,8 +209,8 @@ pub enum MountError {
         #[source]
         source: glovebox_vfs::VfsError,
     },
-    /// A system call failed. If this happened while a commit was being undone, its journal remains, and the next commit
-    /// or `HostDirectory::open_for_writing` continues the undo.
+    /// A system call failed. If the call failed while a commit was being undone, the commit's journal remains, and the
+    /// next commit or `HostDirectory::open_for_writing` continues the undo.
     #[error("cannot {action} `{path}`", path = escaped(.path))]
     Io {
         /// The failed action, such as `open`.

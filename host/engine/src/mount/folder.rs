@@ -238,8 +238,8 @@ impl Folder {
         self.dir.rename(single(name)?, &to.dir, single(to_name)?)
     }
 
-    /// Moves an entry to a name that must not exist. The check is atomic if the system supports that. Otherwise, a race
-    /// remains between the check and the move.
+    /// Moves an entry to a name that must not exist. The check is atomic if the system supports an exclusive rename.
+    /// Otherwise, a race remains between the check and the move.
     pub(super) fn move_to_free(&self, name: &str, to: &Self, to_name: &str) -> io::Result<()> {
         let (name, to_name) = (single(name)?, single(to_name)?);
         #[cfg(any(target_os = "linux", target_vendor = "apple"))]
@@ -311,8 +311,8 @@ impl Folder {
         self.readable()?.sync_all()
     }
 
-    /// Waits until all data written to the file system is on its disk. Returns `false` if the system does not support
-    /// this.
+    /// Waits until all data written to the file system is on its disk. Returns `false` if the system cannot sync a
+    /// whole file system.
     pub(super) fn sync_file_system(&self) -> io::Result<bool> {
         #[cfg(target_os = "linux")]
         {

@@ -5,7 +5,7 @@
 //! {"root":12,"staging":34,"steps":[…]}
 //! ```
 //!
-//! The file is renamed to its final name only after it is complete and on disk. It contains the inodes of the
+//! The file is renamed to its final name only after it is complete and on disk. The journal contains the inodes of the
 //! mounted directory and of the commit's private directory. A copy of the journal, for example from an archive, is
 //! therefore rejected.
 //!

@@ -60,8 +60,9 @@ pub(crate) use stage::can_escape as link_can_escape;
 /// The name prefix of the private directories of commits.
 pub const RESERVED_PREFIX: &str = ".glovebox-commit-";
 
-/// Maximum number of new entries, and of changed directories, to sync one by one. Such syncs do not wait for other
-/// files. With more, one sync of the whole file system is cheaper, and bounds the wait that a guest can cause.
+/// Maximum number of new entries, and of changed directories, to sync one by one. Syncing a single entry does not wait
+/// for other files. With more entries, one sync of the whole file system is cheaper, and bounds the wait that a guest
+/// can cause.
 const SYNC_EACH_COUNT: usize = 32;
 
 /// Returns `true` if a name is reserved. Ignores case, because some file systems do.

@@ -27,8 +27,8 @@ pub struct Recovery {
     pub finished_count: u64,
     /// Commits that were undone, because the host had changed a file or because the undo had begun before the crash.
     pub undone_count: u64,
-    /// Commits without a journal, whose private files were removed. They had not changed anything yet, or had already
-    /// ended.
+    /// Commits without a journal, whose private files were removed. These commits had not changed anything yet, or had
+    /// already ended.
     pub discarded_count: u64,
 }
 
@@ -113,10 +113,11 @@ fn settle(journal: &Journal, site: &mut CommitSite<'_>) -> Result<bool, MountErr
     }
 }
 
-/// The polling interval for the lock. Short compared with the milliseconds that a sync takes.
+/// The polling interval for the lock. The lock is usually held for several milliseconds, because a commit waits for
+/// syncs.
 const POLL: Duration = Duration::from_millis(5);
 
-/// An advisory lock on a directory, held until dropped. The system releases it when the process dies.
+/// An advisory lock on a directory, held until dropped. The system releases the lock when the process dies.
 ///
 /// The directory itself is locked, so there is no lock file among the user's files. Reading files does not take the
 /// lock.
@@ -150,7 +151,8 @@ impl Lock {
     }
 }
 
-/// Creates a private directory. The caller holds the lock, so no other commit creates one at the same time.
+/// Creates a private directory. The caller holds the lock, so no other commit creates a private directory at the same
+/// time.
 pub(super) fn make_staging(root: &Folder) -> Result<(String, Folder), MountError> {
     // The standard library seeds the hasher randomly. The name does not have to be secret, only unused.
     let number = RandomState::new().build_hasher().finish();
@@ -189,7 +191,7 @@ pub(super) fn remove_staging(root: &Folder, name: &str) -> Result<(), MountError
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         result => result.map_err(failed())?,
     };
-    // Remove and sync the journal first: a journal must never exist without all of its files.
+    // Remove and sync the journal first: a journal must never exist without the files that its steps need.
     match staging.remove_file(journal::NAME) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         result => result.and_then(|()| staging.sync()).map_err(failed())?,
@@ -198,7 +200,7 @@ pub(super) fn remove_staging(root: &Folder, name: &str) -> Result<(), MountError
     loop {
         let mut folders = Vec::new();
         for entry in staging.names().map_err(failed())? {
-            // Commits never use names that are not UTF-8. If the host added one, removing the directory fails.
+            // Commits never use names that are not UTF-8. If the host added such a name, removing the directory fails.
             let Some(entry) = entry.map_err(failed())? else {
                 continue;
             };

@@ -236,7 +236,7 @@ impl<'a> CommitSite<'a> {
 
     /// Carries out all steps and syncs. If a step fails, undoes all steps and returns the reason.
     ///
-    /// Fails if undoing fails too. The journal then stays for the next recovery.
+    /// Fails if undoing fails too. The journal then remains for the next recovery.
     pub(super) fn carry_out(&mut self, steps: &[JournalStep]) -> Result<Option<MountError>, MountError> {
         let result = steps
             .iter()
@@ -261,7 +261,7 @@ impl<'a> CommitSite<'a> {
         for path in folders {
             match self.walker.enter(&split(path)?) {
                 Ok(folder) => folder.sync().map_err(failed(path))?,
-                // A later step removed the directory. The parent directory of that step is synced.
+                // A later step removed this directory, and the parent of the removed directory is synced instead.
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
                 Err(error) => return Err(failed(path)(error)),
             }
@@ -312,7 +312,7 @@ fn save_entry(parent: &Folder, name: &str, staging: &Folder, slot: &str, kind: E
     let Err(_not_linked) = parent.link_file(name, staging, slot) else {
         return Ok(true);
     };
-    // The file system has no hard links, or the system forbids links to files of other owners: save a copy.
+    // The file system does not support hard links, or the system forbids links to files of other owners: save a copy.
     let (mut from, ident) = parent.open_file(name)?;
     let mut copy = staging.create_file(slot, 0o600)?;
     io::copy(&mut from, &mut copy)?;

@@ -131,8 +131,8 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
         }
     }
 
-    /// Returns the host's entry at a path, or `None` if the host removed it. Fails with a conflict if it is not as
-    /// expected.
+    /// Returns the host's entry at a path, or `None` if the host removed it. Fails with a conflict if the entry is not
+    /// as expected.
     fn current(
         &mut self,
         path: &str,
@@ -227,7 +227,8 @@ fn is_shown_file(ident: &EntryIdentity, base: Option<&SourceStat>) -> bool {
     ident.kind != EntryKind::Folder && base.is_none_or(|base| ident.source_stat() == *base)
 }
 
-/// Creates a new entry. A file that replaces another one is given the old file's mode and, if permitted, its owner.
+/// Creates a new entry. A file that replaces an existing file is given the old file's mode and, if permitted, its
+/// owner.
 fn make(
     folder: &Folder,
     name: &str,

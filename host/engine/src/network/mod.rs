@@ -2,7 +2,7 @@
 //!
 //! Scripts have no sockets. A script's request reaches the host as a call to the reserved tool
 //! [`NETWORK_TOOL`](crate::tools::NETWORK_TOOL). Limits, cancellation, records and concurrent requests therefore work
-//! as for tools. A [`Network`] performs the requests. The `glovebox-network` crate provides one for HTTP.
+//! as for tools. A [`Network`] performs the requests. The `glovebox-network` crate provides an implementation for HTTP.
 //!
 //! | file | contents |
 //! |---|---|

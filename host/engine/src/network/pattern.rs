@@ -83,7 +83,7 @@ impl UrlPatterns {
         self.0.iter().any(|pattern| pattern.matches(url))
     }
 
-    /// Returns `true` if a pattern that allows the URL names its host exactly, without `*.`.
+    /// Returns `true` if a pattern that allows the URL specifies its host exactly, without `*.`.
     #[must_use]
     pub fn name_host_of(&self, url: &Url) -> bool {
         self.0.iter().any(|pattern| matches!(pattern.host, HostPattern::Exactly(_)) && pattern.matches(url))
@@ -231,8 +231,8 @@ pub struct NetworkExcess {
 }
 
 impl NetworkPolicy {
-    /// Returns the first setting of this policy that exceeds `granted`, such as an address, a range, a method, a secret
-    /// or a limit. Returns `None` if no setting does.
+    /// Returns the first setting of this policy that exceeds `granted`: an address, a range, a method, a secret or a
+    /// limit. Returns `None` if no setting exceeds `granted`.
     ///
     /// # Errors
     /// Fails if the patterns or ranges of either policy are invalid.

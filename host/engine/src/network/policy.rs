@@ -29,9 +29,9 @@ pub struct NetworkPolicy {
     /// Allowed URLs: `SCHEME://HOST[:PORT][/PATH]`, where the scheme is `https` or `http`. Default: none, which means
     /// no network.
     ///
-    /// A host `*.example.com` matches every name below `example.com`, but not `example.com`. Without a path, every path
-    /// is allowed. A path allows exactly that path, or with a final `*` every path with that prefix. Query strings are
-    /// not restricted.
+    /// A host `*.example.com` matches every name below `example.com`, but not `example.com` itself. Without a path,
+    /// every path is allowed. A path allows only itself. A path with a final `*` allows every path with that prefix.
+    /// Query strings are not restricted.
     pub allow: Vec<String>,
     /// Non-public address ranges that requests may reach, such as `127.0.0.0/8`. Default: none.
     pub allow_private: Vec<String>,
@@ -39,7 +39,7 @@ pub struct NetworkPolicy {
     /// supported.
     pub methods: Vec<String>,
     /// Maximum number of requests in one execution. Each request is also charged as a tool call. Redirects that the
-    /// host follows belong to their request. Default: 50.
+    /// host follows are not counted separately. Default: 50.
     pub request_count: u64,
     /// Maximum size of a request body in bytes. Default: 1 MiB.
     pub request_bytes: u64,
@@ -62,7 +62,7 @@ pub struct SecretPolicy {
     /// The host environment variable that contains the secret. Read when a sandbox is built.
     pub env: String,
     /// The network host that receives the secret, in the form used in URLs. With a port, only that port of the host
-    /// receives it.
+    /// receives the secret.
     pub host: String,
 }
 

@@ -37,7 +37,7 @@ impl fmt::Debug for SandboxBuilder {
 }
 
 impl SandboxBuilder {
-    /// Sets the language, which selects the default runtime. Default: Python, or the named runtime's language.
+    /// Sets the language, which selects the default runtime. Default: the language of the specified runtime, or Python.
     pub fn language(mut self, language: Language) -> Self {
         self.language = Some(language);
         self
@@ -68,7 +68,8 @@ impl SandboxBuilder {
 
     /// Sets whether to use the prepared image. Default: `true`. With `false`, the binary boots as a plain command for
     /// each execution. A plain command is slow and supports neither sessions nor validation, but contains no Glovebox
-    /// code. Custom images cannot run as plain commands, which would skip their setup: building the sandbox fails.
+    /// code. A custom image cannot run as a plain command, which would skip the image's setup, so building the sandbox
+    /// fails.
     pub fn prepared(mut self, prepared: bool) -> Self {
         self.prepared = prepared;
         self

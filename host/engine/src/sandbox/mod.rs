@@ -27,7 +27,7 @@ use crate::{
 pub use builder::SandboxBuilder;
 
 /// A runtime and a policy. Every [`execute`](Self::execute) uses a new interpreter with new files, so no execution sees
-/// the state of another. Clones are cheap. Any number of threads can execute concurrently.
+/// the state of another execution. Clones are cheap. Any number of threads can execute concurrently.
 #[derive(Clone)]
 pub struct Sandbox(pub(crate) Arc<SandboxInner>);
 
@@ -75,8 +75,8 @@ impl Sandbox {
         Self(Arc::new(SandboxInner { toolbox: Arc::new(toolbox), ..SandboxInner::clone(&self.0) }))
     }
 
-    /// Returns a copy of this sandbox for queries in copies of its sessions. It has no tools, no network and no commits
-    /// to host directories, so that a query has no effect outside its copy.
+    /// Returns a copy of this sandbox for queries in copies of its sessions. The copy has no tools, no network and no
+    /// commits to host directories, so that a query has no effect outside the copied session.
     pub(crate) fn for_queries(&self, fuel: u64, timeout_ms: u64) -> Self {
         let mut inner = SandboxInner::clone(&self.0);
         inner.toolbox = Arc::default();
@@ -120,8 +120,8 @@ impl Sandbox {
         self.0.runtime.image().map(|image| &*image.identity)
     }
 
-    /// Loads code that is otherwise loaded when a script first needs it, such as scipy, and compiles code that is
-    /// missing from the cache. Servers call this before they accept requests.
+    /// Loads code that is otherwise loaded when a script first needs it, for example scipy's code. Compiles code that
+    /// is missing from the cache. Servers call this before they accept requests.
     ///
     /// # Errors
     /// Fails if the code cannot be compiled or loaded.
@@ -249,8 +249,8 @@ impl Sandbox {
         }
     }
 
-    /// Compares the idle instances with a new one. Returns their number, or a description of the first difference. Used
-    /// only by tests.
+    /// Compares the idle instances with a new instance. Returns their number, or a description of the first difference.
+    /// Used only by tests.
     #[doc(hidden)]
     pub fn compare_recycled(&self) -> Result<usize, String> {
         let message = |error: ExecuteError| error.to_string();

@@ -33,11 +33,11 @@ pub(super) struct EngineBackend {
     id: Arc<str>,
     pub(super) roots: Roots,
     workspace: Option<SharedWorkspace>,
-    /// The WASI state, including files, that a rollback in a shared workspace restores. It is saved at the start of the
-    /// turn and after each commit in the turn. `None` without a shared workspace. Between turns, the workspace's
+    /// The WASI state, including files, that a rollback in a shared workspace restores. The state is saved at the start
+    /// of the turn and after each commit in the turn. `None` without a shared workspace. Between turns, the workspace's
     /// reference counts include this state's open files.
     before: Option<Wasi>,
-    /// The initial pages of a fork or a resumed session. The first checkpoint shares the unchanged ones.
+    /// The initial pages of a fork or a resumed session. The first checkpoint shares the unchanged pages.
     shareable: Pages,
     /// Commits to host directories. In a shared workspace, only their count is used, because a rollback never restores
     /// files from before an earlier commit.

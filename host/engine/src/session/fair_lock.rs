@@ -9,7 +9,7 @@ use std::{
 
 use crate::{CancelToken, ExecuteError};
 
-/// A fair lock. It admits one thread at a time, in arrival order.
+/// A fair lock, which admits one thread at a time, in arrival order.
 #[derive(Debug, Default)]
 pub(super) struct FairLock(Mutex<LockState>);
 
@@ -23,7 +23,7 @@ struct LockState {
     next: u64,
 }
 
-/// A guard that holds the lock. Dropping it wakes the next thread.
+/// A guard that holds the lock. Dropping the guard wakes the next thread.
 #[derive(Debug)]
 pub(super) struct FairLockGuard<'a>(&'a FairLock);
 

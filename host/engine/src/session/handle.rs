@@ -35,14 +35,14 @@ use crate::{
 /// A script that raises keeps its changes, as in a notebook. If a script is unwound (stopped at a limit, cancelled,
 /// trapped), the session is rolled back to its last checkpoint, unless the policy's `session.on_unwind` is `end`. The
 /// rollback creates a new instance, because an unwound interpreter is never entered again.
-/// [`Execution::rolled_back_to`] names the checkpoint. Variables and files are restored, but output and changes to host
-/// directories stay. If no instance is available, the rollback is retried at the next call, and calls fail with
-/// [`ExecuteError::Instantiate`] until it succeeds. `os._exit` ends the session. The policy's
+/// [`Execution::rolled_back_to`] contains the checkpoint. Variables and files are restored, but output and changes to
+/// host directories remain. If no instance is available, the rollback is retried at the next call, and calls fail with
+/// [`ExecuteError::Instantiate`] until the rollback succeeds. `os._exit` ends the session. The policy's
 /// [`session`](crate::SessionPolicy) table determines when checkpoints are taken.
 ///
 /// Clones are handles to the same session and can be used from any thread. Concurrent calls run one at a time, in
 /// arrival order. Dropping the last handle frees the session's resources immediately, without running exit handlers.
-/// [`close`](Self::close) runs them.
+/// [`close`](Self::close) runs the handlers.
 ///
 /// ```no_run
 /// # use glovebox::{Engine, EngineConfig, Sandbox};
@@ -185,7 +185,7 @@ impl Session {
 
     /// Starts [`run`](Self::run) on a new thread, for the caller to step through. See [`Started`]. Waits for the
     /// session's turn as `run` does, and returns once the execution has the turn, so later calls to the session run
-    /// after it.
+    /// after the execution.
     ///
     /// # Errors
     /// Fails like [`run`](Self::run), for errors that occur before the execution has the turn. [`Started::advance`]
@@ -247,7 +247,7 @@ impl Session {
     /// Sets or creates a global variable. The value is at most `limits.stdin_bytes` long as JSON text.
     ///
     /// # Errors
-    /// [`ExecuteError::ValueTooLarge`] if the value is too large, [`ExecuteError::Variable`] if the guest cannot set
+    /// [`ExecuteError::ValueTooLarge`] if the value is too large. [`ExecuteError::Variable`] if the guest cannot set
     /// the variable. Other errors mean that the session has ended or stays busy, or that the guest could not be
     /// entered.
     pub fn set_variable(&self, name: &str, value: &serde_json::Value) -> Result<(), ExecuteError> {
@@ -289,11 +289,11 @@ impl Session {
     }
 
     /// Rolls the session back to the last checkpoint that differs from its current state. If checkpoints are taken
-    /// before every execution, this undoes the variable and file changes of the last execution.
+    /// before every execution, the rollback undoes the variable and file changes of the last execution.
     ///
-    /// Changes that were committed to host directories stay. Changes that had not been committed at the checkpoint are
-    /// written by the next commit, which overwrites the session's own later changes. That commit fails with a conflict
-    /// if a later change replaced a file with a directory, or a directory with a file.
+    /// Changes that were committed to host directories remain. Changes that had not been committed at the checkpoint
+    /// are written by the next commit, which overwrites the session's own later changes. That commit fails with a
+    /// conflict if a later change replaced a file with a directory, or a directory with a file.
     ///
     /// # Errors
     /// [`ExecuteError::NoCheckpoint`] if there is no such checkpoint. Other errors mean that the session has ended or

@@ -54,8 +54,8 @@ pub type ResumeError = glovebox_core::hibernate::ResumeError<ExecuteError>;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct HibernateOptions {
-    /// The key that authenticates the bytes: only its holders can create bytes that [`Sandbox::resume`] accepts with
-    /// it. Default: none. Without a key, the bytes contain a checksum, which detects damage but not forgery.
+    /// The key that authenticates the bytes: only holders of the key can create bytes that [`Sandbox::resume`] accepts
+    /// with the key. Default: none. Without a key, the bytes contain a checksum, which detects damage but not forgery.
     pub key: Option<SessionKey>,
     /// The name to which the bytes are bound, such as the session's ID in a store. [`Sandbox::resume`] rejects the
     /// bytes under any other name. Has no effect without a key. Default: none.
@@ -70,7 +70,7 @@ impl HibernateOptions {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ResumeOptions {
-    /// The ID of the session, as in [`SessionOptions`](crate::SessionOptions). It is never read from the bytes.
+    /// The ID of the session, as in [`SessionOptions`](crate::SessionOptions). The ID is never read from the bytes.
     /// Default: a new ID.
     pub id: Option<String>,
     /// The key that authenticates the bytes. Default: none, so that bytes that were sealed with a key are rejected.
@@ -179,7 +179,8 @@ impl Sandbox {
     }
 
     /// Restores a session from the bytes of [`Session::hibernate`]. The bytes may be untrusted: this sandbox determines
-    /// limits, quotas, mounts and permissions. Bytes that exceed them or belong to another image are rejected.
+    /// limits, quotas, mounts and permissions. Bytes that exceed a limit or quota, or belong to another image, are
+    /// rejected.
     ///
     /// The generators are reseeded with new random numbers, unless the policy seeds them. Seeded generators continue as
     /// if the session had never been hibernated. The monotonic clock continues from its saved time.
@@ -191,7 +192,8 @@ impl Sandbox {
     }
 
     /// Restores the session in which an execution was suspended, in its state before the execution. To resume the
-    /// execution, start [`Suspended::request`] in the returned session. [`Suspended::fork`] does both several times.
+    /// execution, start [`Suspended::request`] in the returned session. [`Suspended::fork`] restores and resumes
+    /// several copies.
     ///
     /// The generators of random numbers continue as in the suspended session, so two sessions restored from the same
     /// execution draw the same random numbers from the interpreter's generators. Random bytes of the operating system

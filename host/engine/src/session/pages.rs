@@ -29,9 +29,9 @@ impl GuestPages for ImageComparison<'_> {
 /// The size of a guest's private memory in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PrivateBytes {
-    /// All pages that may differ from the image. This is the maximum size of a checkpoint.
+    /// The size of all pages that may differ from the image: the maximum size of a checkpoint.
     pub(super) all: u64,
-    /// Pages of `all` that lie within the image.
+    /// The size of the pages of `all` that lie within the image.
     pub(super) in_image: u64,
 }
 
@@ -74,7 +74,8 @@ pub(super) fn own_pages(memory: &[u8], pristine: &PristineImage, numbers: Option
     }
 }
 
-/// The memory of a runtime's image, in which no code ever runs. Sessions are compared with it when they are saved.
+/// The memory of a runtime's image, in which no code ever runs. Sessions are compared with this memory when they are
+/// saved.
 ///
 /// The memory is a mapping of the image's file. It needs address space and one pool slot, but no private memory.
 pub(crate) struct PristineImage {

@@ -23,8 +23,9 @@ use crate::{
 /// sandbox that created the workspace apply to the sum of all sessions.
 ///
 /// When a session is unwound, the files are restored to the start of the unwound execution, so earlier changes of other
-/// sessions stay. Changes that were committed to host directories stay too. [`Session::undo`](crate::Session::undo)
-/// rolls back the session, but not the files. A fork receives a copy of the files.
+/// sessions remain. Changes that were committed to host directories also remain.
+/// [`Session::undo`](crate::Session::undo) rolls back the session, but not the files. A fork receives a copy of the
+/// files.
 ///
 /// ```no_run
 /// # use glovebox::{Engine, EngineConfig, Language, Sandbox, SessionOptions, SharedWorkspace};
@@ -180,8 +181,8 @@ pub struct SessionOptions {
     /// The ID of the session: 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`. Default: 128 random bits
     /// in hexadecimal. The caller must ensure that IDs are unique.
     pub id: Option<String>,
-    /// The value of the global variable `context`, at most `limits.stdin_bytes` of JSON text. Default: no such
-    /// variable.
+    /// The value of the global variable `context`, at most `limits.stdin_bytes` of JSON text. Default: the variable
+    /// does not exist.
     pub context: Option<JsonText>,
     /// The workspace to share with other sessions. Default: none, so that the session has its own files.
     pub workspace: Option<SharedWorkspace>,
@@ -221,7 +222,7 @@ pub(crate) fn check_id(id: &str) -> Result<(), ExecuteError> {
     Err(ExecuteError::SessionId { id: id.chars().take(MAX_SESSION_ID_BYTES).collect() })
 }
 
-/// Validates the requested ID of a new session, or generates a random one.
+/// Validates the requested ID of a new session, or generates a random ID.
 pub(super) fn chosen_id(id: Option<String>) -> Result<Arc<str>, ExecuteError> {
     let Some(id) = id else { return Ok(platform::random_id().into()) };
     check_id(&id)?;

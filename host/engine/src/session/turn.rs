@@ -63,7 +63,7 @@ impl SessionTurn<'_> {
             let executed = executed?;
             if let Some(whole) = executed.committed.all_committed() {
                 backend.committed(whole, history);
-                // Commits to host directories stay, even if the guest is lost later.
+                // Commits to host directories remain, even if the guest is lost later.
                 backend.keep_files(guest);
             }
             let after = executed.after;

@@ -13,7 +13,7 @@ use crate::{Language, Request, tools::is_python_keyword};
 /// The script that describes the variables, as JSON of a list of [`SessionVariable`].
 const QUERY: &str = include_str!("variables.py");
 
-/// The fuel limit of the query. It needs about 20 million units, and 300 million for 2,000 functions.
+/// The fuel limit of the query. The query needs about 20 million units, and 300 million for 2,000 functions.
 const FUEL: u64 = 1_000_000_000;
 
 /// The timeout of the query, which takes about 20 ms.
@@ -43,8 +43,8 @@ pub struct SessionVariable {
     pub kind: VariableKind,
 }
 
-/// The description of a variable's value. All names are identifiers; those of modules and classes can have several parts,
-/// separated by dots. The session's scripts determine them, so they can be wrong.
+/// The description of a variable's value. All names are identifiers; those of modules and classes can have several
+/// parts, separated by dots. The session's scripts determine the names, so the names can be wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -140,7 +140,7 @@ fn parse(json: &str) -> Option<Vec<SessionVariable>> {
     SessionVariable::checked(serde_json::from_str(json).ok()?)
 }
 
-/// A writer that only counts its bytes. Fails when they exceed the number of bytes that are left.
+/// A writer that only counts bytes. Fails when the number of bytes exceeds `left`.
 struct ByteLimit {
     left: usize,
 }
@@ -158,11 +158,11 @@ impl io::Write for ByteLimit {
 
 impl SessionVariable {
     /// Checks variables from an untrusted process against the limits of [`Session::variables`]. Returns `None` if there
-    /// are more than 2,000, if they exceed 1 MiB as JSON, or if a name is not an identifier. Replaces an invalid
-    /// description with [`VariableKind::Other`].
+    /// are more than 2,000 variables, if the variables exceed 1 MiB as JSON, or if a name is not an identifier.
+    /// Replaces an invalid description with [`VariableKind::Other`].
     #[must_use]
     pub fn checked(variables: Vec<Self>) -> Option<Vec<Self>> {
-        // A list without some of the names would make a checker report them as undefined.
+        // If the list omitted names, a type checker would report the omitted names as undefined.
         if variables.len() > MAX_VARIABLES || !variables.iter().all(|variable| is_name(&variable.name)) {
             return None;
         }

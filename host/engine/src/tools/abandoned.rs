@@ -1,7 +1,8 @@
 //! Memory of abandoned calls, for which the execution no longer waits.
 //!
-//! While an execution runs, the arguments of its calls are charged to the guest's memory. A handler that does not return
-//! holds its arguments longer. Once the call is abandoned, they are charged to its origin until the handler returns.
+//! While an execution runs, the arguments of its calls are charged to the guest's memory. A handler that does not
+//! return holds its arguments longer. Once the call is abandoned, the arguments are charged to the call's origin until
+//! the handler returns.
 
 use std::{
     collections::BTreeMap,

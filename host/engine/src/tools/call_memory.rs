@@ -12,14 +12,16 @@ pub trait MemoryBudget: fmt::Debug + Send + Sync {
     fn charge(&self, bytes: u64) -> bool;
 }
 
-/// The memory available to a handler: the execution's own (`limits.memory_bytes`), and a budget of the process, if any.
+/// The memory available to a handler: the execution's remaining memory (`limits.memory_bytes`), and a budget of the
+/// process, if there is one.
 #[derive(Clone, Debug)]
 pub struct CallMemory {
     account: Arc<ToolMemory>,
     budget: Option<Arc<dyn MemoryBudget>>,
 }
 
-/// The error for insufficient memory for a handler's data. Its text continues a sentence whose subject is the data.
+/// The error for insufficient memory for a handler's data. The error text continues a sentence whose subject is the
+/// data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallMemoryError {

@@ -33,8 +33,8 @@ enum CallPhase {
 }
 
 impl CallStatus {
-    /// Creates the status of a running call. `abandoned` tracks the call if it is abandoned. `bytes` is the size of its
-    /// arguments in memory.
+    /// Creates the status of a running call. If the call is abandoned, `abandoned` counts it. `bytes` is the size of
+    /// the call's arguments in memory.
     pub(super) fn new(entry: &Arc<Entry>, abandoned: &Arc<AbandonedCalls>, origin: Origin, bytes: u64) -> Self {
         let (entry, abandoned) = (Arc::clone(entry), Arc::clone(abandoned));
         Self { state: Mutex::new(CallPhase::Running), entry, abandoned, origin, bytes, needs_approval: false }

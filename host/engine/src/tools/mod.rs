@@ -10,11 +10,11 @@
 //! |---|---|
 //! | `toolbox` | [`Tool`], which the embedder defines; [`ToolCall`], which its handler receives; the tools of a sandbox, their compiled schemas, and the catalogue for guests |
 //! | `runner` | the calls of one execution, and calls that no script made |
-//! | `call_status` | tracks whether an execution waits for a call's answer, and whether its guest waits for the caller |
+//! | `call_status` | the status of a call, and of the guest's wait for the caller |
 //! | `call_memory` | the memory for the data of one call |
 //! | `pending` | calls that the caller of a started execution answers |
 //! | `abandoned` | limits on the memory of abandoned calls |
-//! | `relay` | tools whose scripts run in another process |
+//! | `relay` | tools for scripts that run in another process |
 //! | `stubs` | declarations of tools with types, for editors, type checkers and models |
 //! | `tool_policy` | [`ToolPolicy`], the policy's restrictions on one tool; the checks of calls against them |
 

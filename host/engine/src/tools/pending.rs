@@ -1,9 +1,9 @@
 //! Tool calls that the caller of a started execution answers.
 //!
 //! A call is added once its arguments match the tool's schema, and removed once it is answered or abandoned. No thread
-//! waits for it. The guest's thread reports when it waits and for which calls. The caller must act only if the guest
-//! waits and all calls that it waits for are pending here. Calls with handlers can run concurrently. Their replies do
-//! not need the caller.
+//! waits for a pending call. The guest's thread reports when it waits and for which calls. The caller must act only if
+//! the guest waits and all calls that it waits for are pending here. Calls with handlers can run concurrently. Their
+//! replies do not need the caller.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -165,8 +165,9 @@ impl PendingCalls {
     }
 
     /// Returns at most `max_count` pending calls that are not in `seen`, in ascending order, even if the guest does not
-    /// wait for them. Their names and arguments total at most `max_bytes`, but a single call can have more. Adds them
-    /// to `seen`, and removes the calls that are no longer pending. Returns `None` if there is no such call.
+    /// wait for them. Their names and arguments total at most `max_bytes`, but a single call can have more. Adds the
+    /// returned calls to `seen`, and removes calls from `seen` that are no longer pending. Returns `None` if there are
+    /// no new calls.
     pub(crate) fn new_calls(
         &self,
         seen: &mut BTreeSet<usize>,
@@ -199,7 +200,7 @@ impl PendingCalls {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Returns `true` if a call with this ID can be answered: the execution has made it or a later call.
+    /// Returns `true` if a call with this ID can be answered: the execution has made this call or a later call.
     pub(crate) fn can_be_answered(&self, id: u64) -> bool {
         usize::try_from(id).is_ok_and(|index| index < self.state().known)
     }
@@ -282,7 +283,7 @@ impl PendingState {
     }
 
     /// Returns the progress when the caller's time limit has expired. Includes all pending calls, even if the guest
-    /// does not wait for them now, because it may be polling for their answers.
+    /// does not wait for them now, because the guest may be polling for their answers.
     fn progress(&self) -> Progress {
         if self.calls.is_empty() {
             return Progress::Runs;
@@ -324,7 +325,7 @@ mod tests {
         tools::{Tool, ToolMemory, Toolbox},
     };
 
-    /// A counter of how often a task is woken.
+    /// A counter of a task's wake-ups.
     #[derive(Default)]
     struct WakeCounter(AtomicUsize);
 

@@ -43,8 +43,8 @@ impl ToolDefinition {
         self.is_stepped
     }
 
-    /// Creates a tool from this definition. `relay` handles the calls, unless the tool is stepped. Its argument and its
-    /// result are JSON text.
+    /// Creates a tool from this definition. `relay` handles the calls, unless the tool is stepped. The argument and the
+    /// result of `relay` are JSON text.
     pub fn tool(self, relay: impl Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync + 'static) -> Tool {
         let Self { name, description, schema, is_stepped, is_untrusted } = self;
         let mut tool = Tool::new(name, description).schema(schema);

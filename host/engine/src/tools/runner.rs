@@ -206,7 +206,7 @@ pub(crate) struct DirectCall<'a> {
     pub(crate) limits: &'a Limits,
     /// The origin to which the call is charged if it is abandoned.
     pub(crate) origin: &'a str,
-    /// A token for this call only, because it wakes the waiting thread.
+    /// A token that no other call uses, because each answer wakes the threads that wait on the token.
     pub(crate) cancel: CancelToken,
 }
 
@@ -291,7 +291,7 @@ impl CompletionQueue {
 }
 
 /// The stack size of a call's thread, in bytes. Validating the deepest arguments against the deepest schema needs a
-/// fraction of it. Only touched pages take memory.
+/// fraction of this stack. Only touched pages take memory.
 const STACK_BYTES: usize = 16 << 20;
 
 /// The number of an engine's tool threads, and its limit.
@@ -377,7 +377,8 @@ pub(super) fn start(
 fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: CallJob, place: ThreadPermit) {
     let CallJob { call, entry, rules, arguments, text, held, max_bytes, pending, .. } = job;
     let approve = rules.needs_approval(&call.name);
-    // Catch a panic in the handler. The panic hook has already reported it, and an error is raised in the script.
+    // Catch a panic in the handler. The panic hook has already reported the panic, and an error is raised in the
+    // script.
     let worked = panic::catch_unwind(AssertUnwindSafe(|| {
         let checked = entry.checked.check(&arguments).and_then(|()| rules.check(&call.name, &arguments));
         match checked {

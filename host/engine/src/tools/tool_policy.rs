@@ -65,7 +65,7 @@ pub struct ToolPolicy {
     ///
     /// A call that needs an approval does not reach the tool's handler. If the request sets
     /// [`Request::approvals`](crate::Request::approvals), the call waits, and
-    /// [`Started::advance`](crate::Started::advance) returns it with
+    /// [`Started::advance`](crate::Started::advance) returns the call with
     /// [`ToolRequest::approve`](crate::ToolRequest::approve). In all other executions, the call fails with
     /// [`ToolErrorKind::Denied`].
     #[serde(skip_serializing_if = "Approve::is_never")]
@@ -80,8 +80,8 @@ impl ToolPolicy {
     /// Maximum number of nested objects and arrays in a schema. The TOML parser rejects more than 80 levels, so a
     /// policy file can contain every allowed schema.
     pub const MAX_SCHEMA_DEPTH: usize = 64;
-    /// Maximum number of regular expressions in all schemas of a policy. It bounds the time and memory for compiling
-    /// them.
+    /// Maximum number of regular expressions in all schemas of a policy. The limit bounds the time and memory for
+    /// compiling the expressions.
     pub const MAX_PATTERNS: usize = 32;
 
     /// Maximum value of `max_calls`, as for `limits.tool_calls`.
@@ -174,7 +174,7 @@ impl ToolRules {
     }
 
     /// Counts a call to the tool `name`. `counts` contains the number of the execution's calls so far, by tool name.
-    /// Fails if the tool has reached its maximum.
+    /// Fails if the tool has reached its maximum number of calls.
     pub(super) fn count(&self, name: &str, counts: &mut BTreeMap<String, u64>) -> Result<(), CallFailure> {
         let Some(max_calls) = self.0.get(name).and_then(|rule| rule.max_calls) else { return Ok(()) };
         let count = counts.entry(name.to_owned()).or_default();
@@ -208,8 +208,8 @@ impl ToolRules {
     }
 }
 
-/// Rejects schemas that are nested too deeply or have no TOML form, and schemas that would have another meaning as a
-/// part of a larger schema.
+/// Rejects schemas that are nested too deeply or have no TOML form, and schemas that would have a different meaning as
+/// a part of a larger schema.
 fn check_parts(schema: &Value, left: usize) -> Result<(), String> {
     if schema.is_null() {
         return Err(

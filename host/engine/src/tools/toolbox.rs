@@ -103,8 +103,8 @@ impl Toolbox {
         self.tools.add(name, Arc::new(Entry::new(answerer, &definition)?))
     }
 
-    /// Returns a toolbox with the tool that performs scripts' network requests. Scripts do not see this tool in `tools`
-    /// and cannot call it there.
+    /// Returns a toolbox with the tool that performs scripts' network requests. `tools` does not contain this tool, so
+    /// scripts cannot call it through `tools`.
     pub(crate) fn with_network(
         &self,
         handler: TextHandler,
@@ -126,7 +126,7 @@ impl Toolbox {
         Ok(Self { network: Some(Arc::new(entry)), ..self.clone() })
     }
 
-    /// Replaces the restrictions on the tools. They also apply to tools that are added later.
+    /// Replaces the restrictions on the tools. The new restrictions also apply to tools that are added later.
     pub(crate) fn restricted(self, rules: ToolRules) -> Self {
         Self { rules: Arc::new(rules), ..self }
     }
@@ -160,7 +160,8 @@ impl Toolbox {
         self.rules.needs_approval(name)
     }
 
-    /// Returns `true` if a handler answers calls to this tool. A call that needs an approval is answered by the caller.
+    /// Returns `true` if a handler answers calls to this tool. The caller answers a call that needs an approval
+    /// instead.
     pub(crate) fn has_handler(&self, name: &str) -> bool {
         let entry = self.reserved(name).or_else(|| self.tools.find(name).cloned());
         !self.needs_approval(name) && entry.is_some_and(|entry| !matches!(entry.answerer, Answerer::Caller))
@@ -213,7 +214,7 @@ impl Entry {
 /// cannot be interrupted, and takes a few milliseconds at most.
 const MAX_STEPS_AT_ONCE: usize = 1 << 20;
 
-/// Maximum nesting depth of a simple schema. It bounds the stack of a check on the guest's thread.
+/// Maximum nesting depth of a simple schema. The limit bounds the stack of a check on the guest's thread.
 const SIMPLE_LEVELS: u32 = 16;
 
 /// Returns the number of subschemas, names and values in a simple schema. The cost of a check is proportional to this
@@ -280,10 +281,10 @@ pub(crate) type TextHandler = Arc<dyn Fn(&ToolCall, String) -> Result<String, To
 ///
 /// Each call runs on its own thread, and several calls can run concurrently, so handlers may block. A handler receives
 /// a deadline, and a token that is cancelled when the execution no longer waits for its result. A handler that ignores
-/// them is abandoned: the execution continues without the result, and the call's thread ends when the handler returns.
-/// If 16 calls of a session, or 64 calls to a tool, are abandoned and have not returned, further calls of the session
-/// or to the tool are refused. All executions outside sessions count as one session. A panic in a handler raises
-/// `ToolError` in the script.
+/// the deadline and the token is abandoned: the execution continues without the result, and the call's thread ends when
+/// the handler returns. If 16 calls of a session, or 64 calls to a tool, are abandoned and have not returned, further
+/// calls of the session or to the tool are refused. All executions outside sessions count as one session. A panic in a
+/// handler raises `ToolError` in the script.
 ///
 /// For asynchronous code, clone the runtime's handle into the closure and block on it, as in
 /// `move |_, arguments| handle.block_on(fetch(arguments))`. Blocking is allowed because the thread does not belong to
@@ -422,7 +423,7 @@ impl Tool {
     }
 
     /// Creates the tool that implements `rlm_query(task, ctx=None)`, which gives a task and a context to another
-    /// session. Without `ctx`, the session's own `context` is used.
+    /// session. Without `ctx`, the `context` of the calling session is used.
     pub fn rlm_query(
         handler: impl Fn(&ToolCall, &str, &Value) -> Result<Value, ToolError> + Send + Sync + 'static,
     ) -> Self {

@@ -33,7 +33,7 @@ impl Contract {
         Self { resolve, package }
     }
 
-    /// Reads the draft of the next version, which uses the types of the current one.
+    /// Reads the draft of the next version, which uses the types of the current version.
     fn draft() -> Self {
         let Self { mut resolve, .. } = Self::read();
         let (package, _) = resolve.push_dir(directory().join("0.3")).expect("wit/0.3 resolves");

@@ -92,7 +92,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
         Ok(count.min(max))
     }
 
-    /// Removes a session. Returns `true` if the session existed. Removing a damaged session requires [`ExpectedVersion::Any`].
+    /// Removes a session. Returns `true` if the session existed. Removing a damaged session requires
+    /// [`ExpectedVersion::Any`].
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if the stored version differs from the expected version. The session is not removed.

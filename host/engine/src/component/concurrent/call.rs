@@ -15,13 +15,13 @@ use crate::{
     },
 };
 
-/// A call with its shares of the quotas. Its thread holds them, so a dropped call counts against the quotas until its
-/// script has ended.
+/// A call with its shares of the quotas. The call's thread holds the shares, so a dropped call counts against the
+/// quotas until its script has ended.
 pub(super) struct Call {
     pub(super) caller: Arc<Caller>,
     /// The shares of the byte quota for the arguments and for the output of `execute`.
     pub(super) bytes: Vec<QuotaShare>,
-    /// The share for a started execution, dropped last. `start` moves it to the execution.
+    /// The share of the `started` quota, dropped last. `start` moves the share to the execution.
     pub(super) started: Option<QuotaShare>,
 }
 
@@ -47,8 +47,8 @@ impl Call {
         Ok(Self { caller: Arc::clone(&ctx.caller), bytes: vec![bytes], started: Some(started) })
     }
 
-    /// Takes the share for the arguments out of the call and shrinks it to the size of the request. The execution keeps
-    /// the share until it ends.
+    /// Takes the share for the arguments out of the call and shrinks the share to the size of the request. The
+    /// execution keeps the share until the execution ends.
     pub(super) fn take_request_share(&mut self, request: &Request) -> Result<Option<QuotaShare>, SandboxFailure> {
         let mut share = self.bytes.pop();
         if let Some(share) = &mut share {

@@ -17,8 +17,8 @@ struct WaitingTasks {
     wakers: BTreeMap<u64, Waker>,
 }
 
-/// The registration of one task. Dropping it removes the task's waker, so that dropped streams and calls leave no
-/// wakers behind.
+/// The registration of one task. Dropping the registration removes the task's waker, so that dropped streams and calls
+/// leave no wakers behind.
 #[derive(Debug)]
 pub(super) struct Observer {
     observers: Arc<Observers>,

@@ -1,4 +1,5 @@
-//! The functions of interface `sandbox` that need no handle. Version 0.2.0 uses the same implementation.
+//! The functions of interface `sandbox` that need no handle. Both versions of the contract share the methods of
+//! `Caller`.
 
 use std::{sync::Arc, task::Waker};
 
@@ -95,14 +96,14 @@ impl<T: Send + 'static> HostWithStore<T> for HasSelf<SandboxCtx> {
     }
 }
 
-/// Runs `begin` on the thread of `call`, and returns a handle of the execution that it starts.
+/// Runs `begin`, which starts an execution, on the thread of `call`. Returns a handle of the execution.
 async fn start<T: Send + 'static>(
     accessor: &Accessor<T, HasSelf<SandboxCtx>>,
     call: Call,
     begin: impl FnOnce(&mut Call) -> Result<ConcurrentExecution, SandboxFailure> + Send + 'static,
 ) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
     let handle = call.caller.meter.take(QuotaUse::Handle)?;
-    // If this future is dropped, the thread drops the execution, which cancels it.
+    // If this future is dropped, the thread cancels the execution by dropping it.
     let execution = call.run(move |call, _| begin(call)).await?;
     accessor.with(|mut access| access.get().check_present()?.put(handle, execution))
 }
@@ -155,7 +156,7 @@ impl Call {
         self.start_in(sandbox, StartRequest { suspendable: Some(suspendable), ..start })
     }
 
-    /// Starts an execution in `sandbox`. Its output, its calls and its end wake its observers.
+    /// Starts an execution in `sandbox`. The execution's output, calls and end wake the execution's observers.
     fn start_in(&mut self, sandbox: Sandbox, start: StartRequest<'_>) -> Result<ConcurrentExecution, SandboxFailure> {
         let tool_bytes = sandbox.policy().limits.tool_bytes;
         let started = match self.started.take() {

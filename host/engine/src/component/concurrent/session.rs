@@ -1,4 +1,4 @@
-//! Implements `resource session`. Version 0.2.0 uses the same implementation of the calls.
+//! Implements `resource session`. Both versions of the contract share the methods of `Caller`.
 
 use std::{sync::Arc, task::Waker, thread};
 
@@ -46,7 +46,7 @@ impl HostSession for SandboxCtx {
     fn drop(&mut self, session: Resource<SessionResource>) -> wasmtime::Result<()> {
         let session = self.check_present()?.take(session)?.into_session();
         // Dropping a session can take a long time, so it happens on a new thread. If no thread can be started, the
-        // session is dropped on this one.
+        // session is dropped on the current thread.
         thread::Builder::new().name("glovebox-drop".into()).spawn(move || drop(session)).ok();
         Ok(())
     }
@@ -116,7 +116,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         request.check_in_session()?;
         let (call, handle) = begin(accessor, &session, request_bytes(&request))?.with_handle()?;
         let until_end = call.second_guard();
-        // If this future is dropped, the thread drops the execution, which cancels it.
+        // If this future is dropped, the thread cancels the execution by dropping it.
         let started = call.run_busy(move |call, UsedSession { resource, running }, _| {
             let share = match call.started.take() {
                 Some(share) => share,

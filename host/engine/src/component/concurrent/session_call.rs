@@ -21,7 +21,7 @@ pub(super) struct SessionCall {
     stepping: BusyGuard,
 }
 
-/// A session, with the guard that keeps other calls out.
+/// A session and the guard that excludes other calls.
 pub(super) struct UsedSession {
     pub(super) resource: SessionResource,
     pub(super) running: SessionUseGuard,

@@ -1,8 +1,8 @@
-//! Streams whose bytes the host holds completely: files and saved sessions.
+//! Streams that the host buffers completely: files and saved sessions.
 //!
-//! Before the component receives a stream to read, the host has all of its bytes, so the stream cannot fail halfway.
-//! The host uses a stream that the component writes only after the stream has ended, so a component that stops halfway
-//! changes nothing. In both directions, the host charges the bytes to the quota while it holds them.
+//! The host has all bytes of a stream before the component receives the stream, so reading the stream cannot fail
+//! halfway. The host uses a stream that the component writes only after the stream has ended, so a component that stops
+//! halfway changes nothing. In both directions, the host charges the bytes to the quota while it holds them.
 
 use std::{
     future::poll_fn,
@@ -27,7 +27,7 @@ use crate::component::{
     wit::types::SandboxError,
 };
 
-/// A stream that the component reads. Its bytes are freed after the last one has been read.
+/// A stream that the component reads. Its bytes are freed after the last byte has been read.
 pub(super) struct BytesStream {
     bytes: Option<Bytes>,
     offset: usize,
@@ -73,7 +73,7 @@ impl<D: 'static> StreamProducer<D> for BytesStream {
     }
 }
 
-/// Maximum size of a stream that the component writes, and the error for a larger one.
+/// Maximum size of a stream that the component writes, and the error for a larger stream.
 pub(super) struct SizeLimit {
     pub(super) bytes: u64,
     pub(super) error: SandboxError,

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{Stream, ToolRequest, component::quotas::QuotaShare};
 
-/// Maximum number of bytes per read or write of a stream of bytes.
+/// Maximum number of bytes per read or write of a byte stream.
 pub(super) const MAX_CHUNK_BYTES: usize = 1 << 20;
 
 /// Maximum number of tool calls per read.
@@ -107,8 +107,8 @@ impl<D: 'static> StreamProducer<D> for Output {
                 direct.mark_written(count);
                 self.offset = self.offset.saturating_add(count as u64);
             }
-            // A host function, such as `session.write-file`, reads the stream. Wasmtime would keep the buffer of a
-            // direct read while the stream waits for more output.
+            // A host function, such as `session.write-file`, reads the stream through a buffer. Each read gets a new
+            // buffer: Wasmtime would keep the buffer of a direct read while the stream waits for more output.
             None => {
                 self.offset = self.offset.saturating_add(bytes.len() as u64);
                 destination.set_buffer(bytes.into());

@@ -8,8 +8,8 @@ use std::sync::{
 use super::{call::Call, started::ConcurrentExecution};
 use crate::component::{convert::SandboxFailure, ctx::Caller, quotas::Meter, sandbox::Bytes, wit::types::SandboxError};
 
-/// The bytes of an execution, once it is suspended. The execution keeps them, because a caller that drops a call to
-/// `suspend` would otherwise lose the execution.
+/// The bytes of a suspended execution. The execution keeps the bytes, because a caller that drops a call to `suspend`
+/// would otherwise lose the execution.
 #[derive(Debug, Default)]
 pub(super) struct SuspendedBytes {
     bytes: OnceLock<Bytes>,
@@ -18,7 +18,7 @@ pub(super) struct SuspendedBytes {
 }
 
 /// A guard that marks an execution as used by a call to `suspend`. Two concurrent suspensions could receive each
-/// other's result, although each has reserved memory only for its own.
+/// other's result, although each has reserved memory only for its own result.
 struct SuspendGuard(ConcurrentExecution);
 
 impl Drop for SuspendGuard {

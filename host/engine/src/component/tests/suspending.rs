@@ -226,7 +226,7 @@ fn requests_of_suspendable_executions_count_as_held_bytes() {
     }
 }
 
-/// Suspending ends the execution, so it would be lost if its bytes exceeded the quota afterwards.
+/// Suspending ends the execution, so the execution would be lost if its bytes exceeded the quota afterwards.
 #[test]
 fn reservation_is_enough_for_a_suspended_execution() {
     const STDIN_BYTES: usize = 16_000_000;

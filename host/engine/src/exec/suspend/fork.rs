@@ -39,7 +39,8 @@ impl Suspended {
     /// [`Started`]. To set options such as a listener, or to have fewer interpreters in memory, start
     /// [`request`](Self::request) once for each answer instead.
     ///
-    /// Random numbers of the interpreter's generators can be the same in all forks. In a session, they always are.
+    /// Random numbers of the interpreter's generators can be the same in all forks. In a session, they are always the
+    /// same.
     ///
     /// ```no_run
     /// use glovebox::{Engine, EngineConfig, Request, Sandbox, Step, Tool, ToolAnswer};

@@ -1,5 +1,5 @@
 //! Decodes a recording from untrusted bytes. An entry takes as little as one byte in the encoded form and about a
-//! hundred in memory, so the number of entries and calls is limited during decoding.
+//! hundred bytes in memory, so the number of entries and calls is limited during decoding.
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 

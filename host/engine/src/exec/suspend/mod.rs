@@ -2,7 +2,8 @@
 //! resumed later, in another process or on another machine.
 //!
 //! The bytes contain the request and the execution's journal ([`glovebox_core::journal`]). Resuming starts the script
-//! again and gives it everything that it received before, without calling tools, until it waits for the same calls.
+//! again and gives the script everything that it received before, without calling tools, until it waits for the same
+//! calls.
 //!
 //! # Format, version 2
 //!
@@ -49,7 +50,7 @@ const FORMAT: SealedFormat = SealedFormat {
 /// An execution that was suspended while it waited for its caller's answers. [`Started::suspend`](crate::Started::suspend)
 /// creates it, [`to_bytes`](Self::to_bytes) turns it into bytes, and [`request`](Self::request) resumes it.
 ///
-/// Resuming does not consume it. To try several answers to the same call, [`fork`](Self::fork) it.
+/// Resuming does not consume the value. To try several answers to the same call, [`fork`](Self::fork) the execution.
 ///
 /// ```no_run
 /// use glovebox::{Engine, EngineConfig, Request, Sandbox, Step, Suspended, Tool, ToolAnswer};
@@ -136,7 +137,7 @@ pub enum SuspendedBytesError {
     /// The bytes were sealed with a key.
     #[error("the suspended execution is sealed with a key; pass the session key to resume it")]
     KeyMissing,
-    /// The bytes were sealed with another key, or changed afterwards.
+    /// The bytes were sealed with another key, or were modified after they were sealed.
     #[error(
         "the suspended execution was sealed with another key, or was modified; pass the original key, or use an unmodified copy"
     )]
@@ -181,8 +182,9 @@ impl Suspended {
         self.session.is_some()
     }
 
-    /// Returns the unanswered calls, in the order in which the script made them. [`ToolRequest::approve`] is `false` in all
-    /// of them, because the policy is not part of the execution: use [`Policy::needs_approval`](crate::Policy::needs_approval).
+    /// Returns the unanswered calls, in the order in which the script made them. [`ToolRequest::approve`] is `false` in
+    /// all of them, because the policy is not part of the execution. Use
+    /// [`Policy::needs_approval`](crate::Policy::needs_approval) instead.
     #[must_use]
     pub fn tool_requests(&self) -> Vec<ToolRequest> {
         let calls = self.recording.at.calls.unanswered.iter();
@@ -202,13 +204,13 @@ impl Suspended {
         &self.image_sha256
     }
 
-    /// Returns the ID of the script's session, if the first request had one.
+    /// Returns the ID of the script's session, if the first request had a session ID.
     #[must_use]
     pub fn session_id(&self) -> Option<&str> {
         self.request.session_id.as_deref()
     }
 
-    /// Returns the generation of the stored session before the execution, if the first request had one
+    /// Returns the generation of the stored session before the execution, if the first request specified a generation
     /// ([`Request::session_generation`]). If the store has a different generation now, the session has changed since,
     /// and restoring the state in these bytes would discard the changes.
     #[must_use]
@@ -223,16 +225,16 @@ impl Suspended {
     }
 
     /// Returns a request that resumes the execution, for [`Sandbox::start`](crate::Sandbox::start), or for
-    /// [`Session::start`](crate::Session::start) if it [`is_in_session`](Self::is_in_session). The script starts
-    /// again, and repeats what it did before without calling tools. Then it waits for the unanswered calls, and
-    /// [`Started::advance`](crate::Started::advance) returns them. The result contains everything since the first
-    /// start: output, fuel and tool calls. A listener for output receives only new output.
+    /// [`Session::start`](crate::Session::start) if it [`is_in_session`](Self::is_in_session). The script starts again,
+    /// and repeats its earlier steps without calling tools. Then it waits for the unanswered calls, which
+    /// [`Started::advance`](crate::Started::advance) returns. The result contains everything since the first start:
+    /// output, fuel and tool calls. A listener for output receives only new output.
     ///
-    /// The sandbox must have the same image, files and tools as the first one. Its limits apply to the whole execution.
-    /// Repeating takes about as much CPU time as the script has used so far, without its waits, and does not count
-    /// towards `limits.timeout_ms`. Unanswered calls get their full `limits.tool_timeout_ms` again.
+    /// The sandbox must have the same image, files and tools as the first sandbox. Its limits apply to the whole
+    /// execution. Repeating takes about as much CPU time as the script has used so far, without its waits, and does not
+    /// count towards `limits.timeout_ms`. Unanswered calls get their full `limits.tool_timeout_ms` again.
     ///
-    /// The resumed execution can be suspended again. If the first request had [`Request::stdin_from`], set it again.
+    /// The resumed execution can be suspended again. If the first request set [`Request::stdin_from`], set it again.
     /// Otherwise, input that the script has not read yet is empty.
     ///
     /// If the script behaves differently, for example because a file is different, the execution ends with
@@ -246,14 +248,15 @@ impl Suspended {
 
     /// Turns the execution into bytes. They contain the source, the standard input, and everything that the script
     /// received: answers, times and random numbers. With a key, only holders of the key can create bytes that
-    /// [`from_bytes`](Self::from_bytes) accepts with it. Without a key, the bytes contain a checksum. The bytes are not
-    /// encrypted.
+    /// [`from_bytes`](Self::from_bytes) accepts with the key. Without a key, the bytes contain a checksum. The bytes
+    /// are not encrypted.
     #[must_use]
     pub fn to_bytes(&self, key: Option<&SessionKey>) -> Vec<u8> {
         FORMAT.seal(self, key)
     }
 
-    /// Reads the bytes of [`to_bytes`](Self::to_bytes). They may be untrusted: they set no limit and grant no right.
+    /// Reads the bytes of [`to_bytes`](Self::to_bytes). The bytes may be untrusted: they cannot set limits or grant
+    /// permissions.
     ///
     /// # Errors
     /// Fails if the bytes are damaged or exceed 64 MiB, or if their seal does not match the key.
@@ -275,7 +278,7 @@ impl Suspended {
         Journal::replay(Recording::clone(&self.recording))
     }
 
-    /// Fails if the execution was suspended in a session but is resumed outside one, or the reverse.
+    /// Fails if the execution was suspended in a session but is resumed outside a session, or the reverse.
     pub(crate) fn check_place(&self, in_session: bool) -> Result<(), ExecuteError> {
         let was_in_session = self.is_in_session();
         if was_in_session == in_session {
@@ -285,7 +288,7 @@ impl Suspended {
         }
     }
 
-    /// Fails if one of the waiting calls would not wait for the caller: a handler would answer it, or it needs an
+    /// Fails if one of the unanswered calls would not wait for the caller: a handler would answer it, or it needs an
     /// approval and the caller does not approve calls. In both cases, the caller's answer, such as a refusal, would
     /// have no effect.
     pub(in crate::exec) fn check_tools(&self, toolbox: &Toolbox, is_approver: bool) -> Result<(), ExecuteError> {
@@ -321,7 +324,7 @@ fn check_image(sandbox: &Sandbox, expected: &str, expected_runtime: &str) -> Res
     })
 }
 
-/// The default of `limits.journal_bytes` is part of the documentation of [`Request::suspendable`].
+/// The documentation of [`Request::suspendable`] states the default of `limits.journal_bytes`.
 const _: () = assert!(JOURNAL_BYTES == 1 << 20);
 
 #[cfg(test)]

@@ -24,8 +24,8 @@ const COPIES: usize = 3;
 pub struct UncheckedSuspended<'a> {
     /// The script's source.
     pub source: &'a str,
-    /// Upper bound of the memory that the decoded execution occupies until the resumed script has ended, in bytes. It
-    /// does not include the guest's memory.
+    /// Upper bound of the memory that the decoded execution occupies until the resumed script has ended, in bytes. The
+    /// bound does not include the guest's memory.
     pub memory_bytes: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Recorded executions: finished executions, encoded as bytes. A recording can be repeated to compare the results.
 //!
-//! The bytes contain the request, the journal and the results. Repeating starts the script again, gives it everything
-//! that it received before, without calling tools, and compares the results.
+//! The bytes contain the request, the journal and the results. Repeating starts the script again, gives the script
+//! everything that it received before, without calling tools, and compares the results.
 //!
 //! # Format, version 2
 //!
@@ -31,12 +31,12 @@ const FORMAT: SealedFormat = SealedFormat {
     bound_to: "recorded execution",
 };
 
-/// Maximum size of the tools' definitions in bytes, the same as for the list of tools that scripts read.
+/// Maximum size of the tools' definitions in bytes: the maximum size of the list of tools that scripts read.
 const MAX_TOOLS_BYTES: usize = 1 << 20;
 
-/// The limits that can differ when an execution is replayed. The time limits do not affect the results of a replay
-/// that ends in time. Recorded executions have no fuel reserve. A replay has no journal of its own. The other limits
-/// apply only to sessions.
+/// The limits that can differ when an execution is replayed. The time limits do not affect the results of a replay that
+/// ends in time. Recorded executions have no fuel reserve. A replay has no journal of its own. The limits on sessions
+/// have no effect, because executions in sessions cannot be recorded.
 const FREE_LIMITS: [&str; 7] = [
     "fuel_reserve",
     "timeout_ms",
@@ -163,7 +163,7 @@ impl Recording {
     /// Returns a request that repeats the execution, for [`Sandbox::run`] or [`Sandbox::start`]. No tool is called, and
     /// host directories are not changed.
     ///
-    /// The sandbox must have the same image, files and policy as the first one. It needs no tools: the recording
+    /// The sandbox must have the same image, files and policy as the first sandbox. It needs no tools: the recording
     /// contains their definitions. Time limits can differ. Repeating takes about as much CPU time as the script used,
     /// without its waits, and at most twice `limits.timeout_ms`.
     ///
@@ -176,14 +176,15 @@ impl Recording {
         request
     }
 
-    /// Turns the recording into bytes. They contain the source, the standard input, and everything that the script
-    /// received: answers, times and random numbers. They are not encrypted.
+    /// Turns the recording into bytes, which are not encrypted. The bytes contain the source, the standard input, and
+    /// everything that the script received: answers, times and random numbers.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         FORMAT.seal(self, None)
     }
 
-    /// Reads the bytes of [`to_bytes`](Self::to_bytes). They may be untrusted: they set no limit and grant no right.
+    /// Reads the bytes of [`to_bytes`](Self::to_bytes). The bytes may be untrusted: they cannot set limits or grant
+    /// permissions.
     ///
     /// # Errors
     /// Fails if the bytes are damaged or exceed 64 MiB.
@@ -227,7 +228,7 @@ impl Recording {
         })
     }
 
-    /// Adds the recorded tools that `own` does not contain. Their calls are never passed to the caller.
+    /// Adds the recorded tools that `own` does not contain. Calls to these tools are never passed to the caller.
     pub(in crate::exec) fn toolbox(&self, own: &Toolbox) -> Result<Toolbox, ExecuteError> {
         #[derive(Deserialize)]
         struct Catalogue {

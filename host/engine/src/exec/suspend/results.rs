@@ -45,7 +45,7 @@ impl OutputDigest {
 struct PartsDigest(Sha256);
 
 impl PartsDigest {
-    /// Adds a part, preceded by its length, so that the same bytes split differently have a different digest.
+    /// Adds a part, preceded by its length, so that the digest depends on the boundaries between the parts.
     fn add(&mut self, part: &[u8]) {
         self.0.update((part.len() as u64).to_le_bytes());
         self.0.update(part);
@@ -70,7 +70,7 @@ impl RecordedResults {
         }
     }
 
-    /// Describes the first difference from the results of another execution.
+    /// Describes the first difference between these results and `now`, the results of the repeated execution.
     pub(super) fn difference(&self, now: &Self, has_unreceived: bool) -> Option<String> {
         if self.outcome != now.outcome {
             return Some(match (described(&now.outcome), described(&self.outcome)) {
@@ -132,11 +132,12 @@ fn displays_digest(execution: &Execution) -> Sha256Digest {
 }
 
 /// Returns a digest of the tool calls without their results. The results are part of the journal, and a call without a
-/// result can have one in the repeated execution.
+/// result in the recording can have a result in the repeated execution.
 fn tool_calls_digest(execution: &Execution) -> Sha256Digest {
     let calls = &execution.tool_calls;
-    // Arguments count only if all calls have them. They share `limits.tool_record_bytes` with the results, whose
-    // arrival times can differ, so the set of recorded arguments can differ too.
+    // The digest includes arguments only if every call has recorded arguments. Arguments share
+    // `limits.tool_record_bytes` with results, whose arrival times can differ, so the set of recorded arguments can
+    // differ too.
     let has_all = calls.iter().all(|call| call.arguments.is_some());
     let mut digest = PartsDigest::default();
     for call in calls {

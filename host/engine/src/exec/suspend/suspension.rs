@@ -35,7 +35,8 @@ struct SuspensionState {
     /// The maximum size of the unanswered calls of the requested suspension.
     max_calls_bytes: usize,
     result: Option<Result<Recording, SuspendError>>,
-    /// The state of the session before the execution, until it is serialized or the execution ends otherwise.
+    /// The state of the session before the execution, until the state is serialized or the execution ends without being
+    /// suspended.
     before: Option<StateBefore>,
     /// `true` while the execution's thread prepares the result.
     is_in_progress: bool,
@@ -88,7 +89,7 @@ impl Suspension {
         self.changed.notify_all();
     }
 
-    /// Returns `true` if the execution ends because it was suspended. The resumed execution commits its files.
+    /// Returns `true` if the execution ends because it was suspended. The resumed execution then commits the files.
     pub(in crate::exec) fn is_suspended(&self) -> bool {
         self.state().is_suspended
     }

@@ -1,6 +1,6 @@
 //! TypeScript: removes a script's types before the interpreter runs it.
 //!
-//! swc's `swc_ts_fast_strip` overwrites the types with white space, so that every line and column stays in place. Its
+//! swc's `swc_ts_fast_strip` overwrites the types with whitespace, so that every line and column stays in place. Its
 //! parser recurses as deeply as the source is nested, and its memory use is unbounded. The stripper is therefore not
 //! linked into this program, but runs as a WebAssembly module, which is pinned and fetched like the interpreters. Each
 //! script is processed in a separate instance under the script's own limits on fuel, time and memory, on a guest stack.

@@ -75,7 +75,7 @@ fn mount_over_packages_seals_or_named_directories_is_rejected() {
     refused(&at("b"), Relation::Contains, GuardedDirectory::Packages, &at("b/packages"));
     let _cache = CacheDir::open_sealed(at("c/cache"), at("d/seals")).unwrap();
     refused(&at("d"), Relation::Contains, GuardedDirectory::Seals, &at("d/seals"));
-    // `e/not/yet` does not exist, but a mount of `e` would contain it once it does.
+    // `e/not/yet` does not exist, but a mount of `e` would contain it once it exists.
     fs::create_dir(at("e")).unwrap();
     let named = Guard::named(GuardedDirectory::Private, &at("e/not/yet"));
     refused(&at("e"), Relation::Contains, GuardedDirectory::Private, &at("e/not/yet"));

@@ -40,8 +40,8 @@ const MAX_DESCRIPTION_CHARS: usize = 2_000;
 /// The types come from the tools' schemas ([`Tool::schema`], [`Tool::result_schema`]), which can be untrusted. A type
 /// that has no equivalent, or exceeds a limit, is declared as `Any` or `any`. For each tool, at most 2,000 schemas, 100
 /// object types with 100 members each, and 8 levels of nesting within a type are declared. Descriptions are shortened
-/// to 2,000 characters. A tool whose declarations exceed 64 KiB, or 1 MiB together with those of the tools before it,
-/// is declared without types or a description.
+/// to 2,000 characters. A tool whose declarations exceed 64 KiB, or 1 MiB together with the declarations of the tools
+/// before it, is declared without types or a description.
 ///
 /// # Errors
 /// Fails like [`check_tools`], if scripts could not use these tools.

@@ -56,8 +56,8 @@ class _Tools(_ToolsByName):
     ToolDenied = _ToolDenied
 ";
 
-/// The names that [`HEAD`] and [`TOOLS`] declare. The types of tools must have other names, and also begin with an
-/// underscore.
+/// The names that [`HEAD`] and [`TOOLS`] declare. Names of tools' types also begin with an underscore, and must differ
+/// from these names.
 const OWN_NAMES: [&str; 10] = [
     "_Describe",
     "_InvalidArguments",

@@ -37,7 +37,7 @@ fn weather() -> Tool {
     tool("weather", "Returns the weather.", schema).result_schema(result)
 }
 
-/// Returns the lines of a stub that begin with a line containing `first`, up to an empty line or the end.
+/// Returns the lines of a stub from the first line that contains `first` to the next empty line or the end.
 fn part(stub: &str, first: &str) -> String {
     let lines = stub.lines().skip_while(|line| !line.contains(first)).take_while(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join("\n")
@@ -220,7 +220,7 @@ fn numbers_of_members_alternatives_and_characters_are_limited() {
 
 #[test]
 fn number_of_object_types_is_limited() {
-    // A chain of objects, each of which has the next one as its member.
+    // A chain of objects, each of which has the next object as its member.
     let chain = |count: usize| {
         let leaf = json!({ "type": "string" });
         (0..count).fold(leaf, |inner, _| json!({ "type": "object", "properties": { "b": inner } }))
@@ -272,7 +272,7 @@ fn number_of_schemas_is_limited() {
 fn declared(bytes: &[usize]) -> Vec<usize> {
     let tools: Vec<Tool> = bytes.iter().map(|bytes| tool("f", &bytes.to_string(), json!({}))).collect();
     let all = declare_all(&tools, |_, description, _| {
-        // A declaration over a limit is replaced by one without a description.
+        // A declaration over a limit is replaced by a declaration without a description.
         let bytes: usize = description.parse().unwrap_or(1);
         Declaration { types: format!("{}|", "x".repeat(bytes - 1)), members: String::new() }
     });

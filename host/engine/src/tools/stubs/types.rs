@@ -79,7 +79,7 @@ pub(super) struct ObjectType {
     /// An identifier that begins with the tool's name. Several types can share a name.
     pub(super) name: String,
     pub(super) members: Vec<Member>,
-    /// `true` if the object can have other members.
+    /// `true` if the object can have additional members.
     pub(super) accepts_others: bool,
 }
 

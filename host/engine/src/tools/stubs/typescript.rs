@@ -92,7 +92,7 @@ fn declaration(names: &mut TypeNames, name: &str, description: &str, types: &Too
     Declaration { types: text, members: methods }
 }
 
-/// Returns the elements of a tuple of the arguments, with their names if all names can be labels.
+/// Returns the elements of the tuple type for positional arguments, with labels if every name can be a label.
 fn positional(members: &[Member], objects: &[String]) -> String {
     let has_labels = members.iter().all(|member| is_plain(&member.name));
     let elements = members.iter().map(|Member { name, kind, is_required, .. }| {

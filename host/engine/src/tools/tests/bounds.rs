@@ -229,7 +229,7 @@ fn bytes_held_for_calls_count_as_guest_memory() {
     guest.ok();
     assert_eq!(guest.calls.account().held_bytes(), 0, "the memory is released when the result is read");
 
-    // The arguments `{}` are charged about 2 KiB, the result 1,000 bytes plus overhead.
+    // The charge is about 2 KiB for the arguments `{}`, and 1,000 bytes plus overhead for the result.
     for (room, fits) in [(1255, false), (1256, true), (1257, true)] {
         guest.calls.account().set_room(1 << 20);
         guest.call(1, "long", &json!({}));

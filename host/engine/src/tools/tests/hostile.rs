@@ -253,7 +253,7 @@ fn pattern_matching_is_linear() {
 #[test]
 fn random_messages_are_answered() {
     let mut guest = Guest::new(&[echo()], |limits| limits.tool_calls = 1_000_000);
-    // xorshift64 with seed 1. Each message is a mutation of a valid one.
+    // xorshift64 with seed 1. Each message is a mutation of a valid message.
     let mut state = 1_u64;
     let mut next = |max: usize| {
         state ^= state << 13;
