@@ -3,7 +3,7 @@
 //! * [`Sessions`]: resumes the sessions of a [`SessionStore`] on demand, and hibernates idle sessions.
 //! * [`DirectoryStore`]: a store in a directory. `ObjectStore`, with the `object-store` feature: a store in a bucket.
 //! * [`StorePolicy`]: decides when sessions are saved, and limits how many stay live.
-//! * [`PruneLimits`]: deletes old sessions.
+//! * [`PruneLimits`]: limits for the removal of old sessions.
 //!
 //! Several processes can share a store. Each write specifies the version that it replaces. A process that has lost its
 //! lock therefore cannot overwrite another process's write ([`StoreError::Fenced`]).

@@ -116,7 +116,7 @@ impl GuestMachine {
     }
 
     /// Returns the numbers of the pages that may differ from the image, in ascending order. Returns `None` if the
-    /// system does not expose them.
+    /// system does not expose private pages.
     pub(crate) fn private_pages(&mut self) -> Option<&[u32]> {
         self.private_pages.scan(self.memory.data(&self.store))
     }

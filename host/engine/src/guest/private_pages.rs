@@ -59,7 +59,7 @@ impl PrivatePages {
     }
 
     /// Returns the numbers of the pages in `memory` that may differ from its image, in ascending order. Returns `None`
-    /// if the system does not expose them.
+    /// if the system does not expose private pages.
     pub(crate) fn scan(&mut self, memory: &[u8]) -> Option<&[u32]> {
         let is_known = match self.since {
             WritesSinceScan::Unknown => false,
@@ -133,8 +133,8 @@ const ENTRY_BYTES: usize = 8;
 const ENTRIES_AT_ONCE: usize = 4096;
 
 /// Returns the numbers of the pages in `memory` that may differ from the mapped file, in ascending order. These are the
-/// pages that were written or swapped out. Returns `None` if the system does not expose them, or if `memory` does not
-/// consist of whole pages.
+/// pages that were written or swapped out. Returns `None` if the system does not expose private pages, or if `memory`
+/// does not consist of whole pages.
 pub(crate) fn private_pages(memory: &[u8]) -> Option<Vec<u32>> {
     // <https://www.kernel.org/doc/Documentation/admin-guide/mm/pagemap.rst>
     const PRESENT: u64 = 1 << 63;
