@@ -232,7 +232,7 @@ impl EngineInner {
     }
 
     /// Stores a runtime that was just loaded and returns the stored one. If two threads loaded it concurrently, the
-    /// first result is kept.
+    /// first result stays stored.
     pub(crate) fn keep_loaded(&self, key: RuntimeKey, runtime: Runtime) -> Arc<Runtime> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(loaded.entry(key).or_insert_with(|| Arc::new(runtime)))

@@ -58,7 +58,7 @@ fn least_recently_used_entries_are_evicted() {
     assert_eq!(built.unwrap().aot_bytes, 1_000_000);
     assert_eq!(names(&evict(&runtimes, &bytes(all - 1))), "b");
     assert_eq!(labels(&runtimes), "ac");
-    // An entry that `keep` protects is kept even if it exceeds the limit by itself.
+    // An entry that `keep` protects stays even if it exceeds the limit by itself.
     assert_eq!(names(&evict(&runtimes, &Eviction { keep: Some(&c), ..bytes(0) })), "a");
     assert_eq!(labels(&runtimes), "c");
     assert_eq!(names(&evict(&runtimes, &bytes(0))), "c");

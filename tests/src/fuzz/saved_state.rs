@@ -13,7 +13,7 @@ const QUOTA_BYTES: u64 = 1 << 20;
 const MEMORY_BYTES: u64 = 4 << 20;
 
 /// Restores arbitrary bytes. The result must be an error that leaves the state unchanged, or a state within the limits.
-/// It must be possible to save, restore, commit and list that state.
+/// Saving, restoring, committing and listing that state must succeed.
 pub fn saved_state(data: &[u8]) {
     let mut wasi = fresh();
     let before = wasi.save();

@@ -115,7 +115,7 @@ fn interruption_while_the_file_is_written_loses_nothing() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something was left behind");
 }
 
-/// The file is kept, so that a person can decide whether to repeat the calls that the script made after it continued.
+/// The file stays, so that a person can decide whether to repeat the calls that the script made after it continued.
 #[test]
 fn interrupted_script_can_be_resumed_again() {
     let dir = tempfile::tempdir().unwrap();

@@ -115,7 +115,7 @@ pub(super) fn prepare(
 }
 
 /// Updates the reported states, because moving a file to its path changes the file's change time. If the host has
-/// changed a file in the meantime, the old state is kept, so that the next commit conflicts.
+/// changed a file in the meantime, the old state stays recorded, so that the next commit conflicts.
 fn update_states(site: &mut CommitSite<'_>, steps: &[JournalStep], written: &mut [(String, SourceStat)]) {
     let moved = steps.iter().filter_map(|step| match step {
         JournalStep::Create { path, new, .. } | JournalStep::Replace { path, new, .. } => Some((path.as_str(), new)),

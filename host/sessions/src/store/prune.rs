@@ -14,7 +14,7 @@ use crate::store;
 pub struct PruneLimits {
     /// Maximum time since the last write of a session.
     pub older_than: Option<Duration>,
-    /// Maximum number of sessions. The most recently written sessions are kept.
+    /// Maximum number of sessions. Prunes all but the most recently written sessions.
     pub max_count: Option<usize>,
     /// Maximum total size of the sessions, in bytes. Sessions are considered from the newest to the oldest, and a
     /// session that no longer fits is removed.

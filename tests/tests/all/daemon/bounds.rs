@@ -125,7 +125,7 @@ fn unread_results_of_a_process_are_limited() {
         let counts = text.lines().filter(|line| line.starts_with("glovebox_execution_seconds_count"));
         counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
     };
-    // One client process can use 7 MiB, enough for four results.
+    // Each client process can use 7 MiB, enough for four results.
     let unread: Vec<String> = (0..4).map(|_| start()).collect();
     until("four executions have ended", || ended() == 4);
     let dropped = start();

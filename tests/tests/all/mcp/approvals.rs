@@ -357,7 +357,7 @@ fn state_of_a_session_is_resumed_on_another_server_with_the_same_store() {
     assert_eq!((payments.count(), one.running(), other.running()), (1, 0, 0));
 }
 
-/// Another server must not repeat a call if this server is killed during the call.
+/// If a server is killed during a call, other servers must not repeat the call.
 #[test]
 fn state_of_a_session_is_used_up_before_its_call_is_made() {
     let dir = tempfile::tempdir().unwrap();
