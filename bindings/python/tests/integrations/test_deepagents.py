@@ -83,11 +83,18 @@ class Backends(unittest.IsolatedAsyncioTestCase):
     def test_read_and_edit(self) -> None:
         self.assertEqual(self.backend.write("/app/d/a.txt", "1\r\n2\r\n3\n").path, "/app/d/a.txt")
         read = self.backend.read("/app/d/a.txt", 1, 1)
-        self.assertEqual((read.file_data["content"], read.total_lines, read.next_offset), ("2\n", 3, 2))
+        self.assertEqual((read.file_data["content"], read.total_lines, read.next_offset), ("2", 3, 2))
+        pages = [self.backend.read("/app/d/a.txt", offset, 2).file_data["content"] for offset in (0, 2)]
+        self.assertEqual(pages, ["1\n2", "3\n"])
         edited = self.backend.edit("/app/d/a.txt", "1\n2", "one\ntwo")
         self.assertEqual((edited.error, edited.occurrences), (None, 1))
         self.assertEqual(self.backend._workspace.read("/app/d/a.txt"), b"one\r\ntwo\r\n3\n")
         self.assertIn("not found", self.backend.edit("/app/d/a.txt", "four", "4").error)
+        self.backend.write("/app/d/e.txt", "a\r\nb\r\na\r\nb\r\n")
+        self.assertIn("multiple times (2)", self.backend.edit("/app/d/e.txt", "a\nb", "c").error)
+        self.assertTrue(self.backend.edit("/app/d/e.txt", "", "c").error)
+        self.assertEqual(self.backend.edit("/app/d/e.txt", "a\nb", "c", replace_all=True).occurrences, 2)
+        self.assertEqual(self.backend._workspace.read("/app/d/e.txt"), b"c\r\nc\r\n")
         for operate in (self.backend.read, self.backend.delete, self.backend.ls, lambda path: self.backend.edit(path, "a", "b")):
             self.assertEqual(operate("/app/none").error, "File '/app/none' not found")
         self.backend.upload_files([("/app/b", b"\xff"), ("/app/c", b"\xff" * 512_001)])

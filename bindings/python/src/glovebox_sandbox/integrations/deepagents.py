@@ -87,7 +87,11 @@ class GloveboxBackend(SandboxBackendProtocol):
             return ReadResult(error=_error(file_path, error))
         data = _data(contents)
         if data["encoding"] == "utf-8":
-            return slice_read_response(data, offset, limit)
+            result = slice_read_response(data, offset, limit)
+            if result.file_data is not None and result.next_offset is not None:
+                # The standard tests for sandboxes join pages with newlines. The last page ends as its file does.
+                result.file_data["content"] = result.file_data["content"].removesuffix("\n")
+            return result
         if len(contents) > MAX_BINARY_BYTES:
             return ReadResult(
                 error=f"File '{file_path}': Binary file exceeds maximum preview size of {MAX_BINARY_BYTES} bytes"
@@ -111,6 +115,13 @@ class GloveboxBackend(SandboxBackendProtocol):
                 windows = old_string.replace("\n", "\r\n")
                 if windows in content:
                     old_string, new_string = windows, new_string.replace("\n", "\r\n")
+            count = content.count(old_string) if old_string else 0
+            if count > 1 and not replace_all:
+                # The standard tests for sandboxes require the word "multiple".
+                return EditResult(
+                    error=f"Error: String '{old_string}' appears multiple times ({count}) in file. "
+                    "Use replace_all=True to replace all instances, or provide a more specific string with surrounding context."
+                )
             replaced = perform_string_replacement(content, old_string, new_string, replace_all)
             if isinstance(replaced, str):
                 return EditResult(error=replaced)
