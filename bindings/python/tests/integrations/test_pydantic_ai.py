@@ -20,6 +20,7 @@ from pydantic_ai.workspaces import (
     WorkspaceBackend,
     WorkspaceOutputLimitError,
     WorkspaceTimeoutError,
+    WorkspaceUnavailableError,
 )
 
 LIMITS = Limits(fuel=2_000_000_000)
@@ -106,9 +107,32 @@ class Workspaces(unittest.IsolatedAsyncioTestCase):
     async def test_has_the_protocols_and_a_ref(self) -> None:
         for protocol in (WorkspaceBackend, SupportsCommands, SupportsFilesystem, SupportsRealpath):
             self.assertIsInstance(self.backend, protocol)
-        self.assertEqual(self.backend.ref, self.backend.ref)
-        self.assertNotEqual(self.backend.ref, GloveboxWorkspace().ref)
+        self.assertIsNone(self.backend.ref)
         self.assertEqual(await self.workspace.working_dir(), "/app")
+        ref = self.backend.ref
+        self.assertIsNotNone(ref)
+        await asyncio.gather(*(self.workspace.exists(name) for name in ("a", "b")))
+        self.assertEqual(self.backend.ref, ref)
+        other = GloveboxWorkspace()
+        self.addCleanup(other.close)
+        await other.working_dir()
+        self.assertNotEqual(other.ref, ref)
+
+    async def test_closed_workspaces_are_unavailable(self) -> None:
+        running = asyncio.create_task(self.backend.run(["python3", "-c", "import time; time.sleep(1)"]))
+        await asyncio.sleep(0.3)
+        self.backend.close()
+        with self.assertRaises(WorkspaceUnavailableError):
+            await running
+        for operation in (
+            self.backend.working_dir(),
+            self.backend.run(["python3", "-c", "1"]),
+            self.backend.read_bytes("a"),
+            self.backend.write_bytes("a", b""),
+            self.backend.exists("a"),
+        ):
+            with self.assertRaisesRegex(WorkspaceUnavailableError, "was closed"):
+                await operation
 
     async def test_commands_have_arguments_and_environment(self) -> None:
         code = "import os, sys\nprint(sys.argv[1:], os.environ['A'], repr(sys.stdin.read()))\nsys.exit(3)"

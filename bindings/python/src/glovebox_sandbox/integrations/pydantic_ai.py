@@ -23,6 +23,7 @@ try:
         WorkspaceOutputLimitError,
         WorkspaceRef,
         WorkspaceTimeoutError,
+        WorkspaceUnavailableError,
     )
 except ImportError as error:
     raise not_installed("pydantic-ai-slim", error) from error
@@ -59,15 +60,35 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
         temporary directory. By default, the timeout of a command is 60 seconds.
         """
         self._workspace = Workspace(limits=limits, **options)
-        self._ref = WorkspaceRef(provider="glovebox", id=uuid.uuid4().hex)
+        self._ref: WorkspaceRef | None = None
+        self._is_closed = False
 
     @property
-    def ref(self) -> WorkspaceRef:
-        """The identity of this object. No other object can attach to the workspace."""
+    def ref(self) -> WorkspaceRef | None:
+        """The identity of this object, `None` before the first operation. No other object can attach to the workspace."""
         return self._ref
 
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise WorkspaceUnavailableError("the workspace was closed; create a new one")
+        self._ref = self._ref or WorkspaceRef(provider="glovebox", id=uuid.uuid4().hex)
+
+    async def _call(self, method: str, *args: Any, **options: Any) -> Any:
+        self._require_open()
+        try:
+            result = await self._workspace.run_async(method, *args, **options)
+        except Exception:
+            # An operation can fail because `close` removed its directory.
+            self._require_open()
+            raise
+        self._require_open()
+        return result
+
     async def working_dir(self) -> str:
-        """Returns the working directory of commands, `/app`."""
+        """Returns the working directory of commands, `/app`. Like all operations, raises `WorkspaceUnavailableError`
+        if the workspace was closed.
+        """
+        self._require_open()
         return ROOT
 
     async def run(
@@ -81,7 +102,7 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
         """Runs a command that starts Python. Any other command fails with exit code 127."""
         if isinstance(command, str) != shell:
             raise TypeError("use shell=True for a string, and shell=False for a list of arguments")
-        result = await self._workspace.run_async("run", command, env=env, timeout=timeout)
+        result = await self._call("run", command, env=env, timeout=timeout)
         stdout, stderr = result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
         if result.is_timeout:
             raise WorkspaceTimeoutError("the command exceeded its timeout", stdout=stdout, stderr=stderr)
@@ -93,31 +114,31 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
 
     async def read_bytes(self, path: str) -> bytes:
         """Returns a file's contents."""
-        contents: bytes = await self._workspace.run_async("read", path)
+        contents: bytes = await self._call("read", path)
         return contents
 
     async def write_bytes(self, path: str, data: bytes) -> None:
         """Writes or replaces a file. Creates missing parent directories."""
-        await self._workspace.run_async("write", path, data)
+        await self._call("write", path, data)
 
     async def stat(self, path: str) -> FileEntry:
         """Returns the entry of a file or directory."""
-        return _entry(await self._workspace.run_async("stat", path))
+        return _entry(await self._call("stat", path))
 
     async def list_dir(self, path: str) -> Sequence[FileEntry]:
         """Lists a directory."""
-        return [_entry(each) for each in await self._workspace.run_async("entries", path)]
+        return [_entry(each) for each in await self._call("entries", path)]
 
     async def make_dir(self, path: str) -> None:
         """Creates a directory and missing parent directories."""
-        await self._workspace.run_async("make_directory", path)
+        await self._call("make_directory", path)
 
     async def remove(self, path: str) -> None:
         """Removes a file, a link, or a directory with its contents."""
         if f"{ROOT}/".startswith(f"{path.rstrip('/')}/"):
             message = f"cannot remove {path!r}: it is or contains the working directory; remove its entries by name"
             raise ValueError(message)
-        await self._workspace.run_async("remove", path)
+        await self._call("remove", path)
 
     async def exists(self, path: str) -> bool:
         """Returns `True` if the file or directory exists."""
@@ -129,11 +150,12 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
 
     async def realpath(self, path: str) -> str:
         """Resolves the links in a path."""
-        real: str = await self._workspace.run_async("real_path", path)
+        real: str = await self._call("real_path", path)
         return real
 
     def close(self) -> None:
         """Removes the temporary directory."""
+        self._is_closed = True
         self._workspace.close()
 
 
