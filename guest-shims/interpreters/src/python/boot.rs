@@ -43,8 +43,8 @@ macro_rules! boot_code {
 }
 
 pub(super) const COMMAND: &str = boot_code!("boot/park.py");
-/// Only the reactor build has Pillow, so only its boot code ends with the image codecs. The codecs' sources are string
-/// literals, because each codec is compiled as a module of its own.
+/// Only the reactor build has Pillow and pandas, so only its boot code ends with the image codecs and the Parquet engine.
+/// Their sources are string literals, because each file is compiled as a module of its own.
 pub(super) const REACTOR: &str = concat!(
     boot_code!(),
     "\nIMAGE_SOURCES = {'jpeg_read': r'''",
@@ -59,6 +59,40 @@ pub(super) const REACTOR: &str = concat!(
     include_str!("images/webp_lossy.py"),
     "'''}\n",
     include_str!("boot/images.py"),
+    "\nPARQUET_SOURCES = {'arrow': r'''",
+    include_str!("parquet/arrow.py"),
+    "''', 'codecs': r'''",
+    include_str!("parquet/codecs.py"),
+    "''', 'describe': r'''",
+    include_str!("parquet/describe.py"),
+    "''', 'encodings': r'''",
+    include_str!("parquet/encodings.py"),
+    "''', 'engine': r'''",
+    include_str!("parquet/engine.py"),
+    "''', 'frame': r'''",
+    include_str!("parquet/frame.py"),
+    "''', 'infer': r'''",
+    include_str!("parquet/infer.py"),
+    "''', 'labels': r'''",
+    include_str!("parquet/labels.py"),
+    "''', 'nested': r'''",
+    include_str!("parquet/nested.py"),
+    "''', 'pages': r'''",
+    include_str!("parquet/pages.py"),
+    "''', 'schema': r'''",
+    include_str!("parquet/schema.py"),
+    "''', 'shred': r'''",
+    include_str!("parquet/shred.py"),
+    "''', 'thrift': r'''",
+    include_str!("parquet/thrift.py"),
+    "''', 'values': r'''",
+    include_str!("parquet/values.py"),
+    "''', 'write': r'''",
+    include_str!("parquet/write.py"),
+    "''', 'zstd': r'''",
+    include_str!("parquet/zstd.py"),
+    "'''}\n",
+    include_str!("boot/parquet.py"),
 );
 
 /// Runs [`COMMAND`] in its own module, so that the script has `__main__` to itself. The module has its own builtins,

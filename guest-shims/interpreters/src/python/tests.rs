@@ -440,17 +440,33 @@ fn bundled_packages_are_sorted() {
 }
 
 #[test]
-fn image_codecs_fit_into_the_string_literals_of_the_boot_code() {
+fn embedded_modules_fit_into_the_string_literals_of_the_boot_code() {
     for source in [
         include_str!("images/jpeg_read.py"),
         include_str!("images/jpeg_write.py"),
         include_str!("images/webp.py"),
         include_str!("images/webp_lossless.py"),
         include_str!("images/webp_lossy.py"),
+        include_str!("parquet/arrow.py"),
+        include_str!("parquet/codecs.py"),
+        include_str!("parquet/describe.py"),
+        include_str!("parquet/encodings.py"),
+        include_str!("parquet/engine.py"),
+        include_str!("parquet/frame.py"),
+        include_str!("parquet/infer.py"),
+        include_str!("parquet/labels.py"),
+        include_str!("parquet/nested.py"),
+        include_str!("parquet/pages.py"),
+        include_str!("parquet/schema.py"),
+        include_str!("parquet/shred.py"),
+        include_str!("parquet/thrift.py"),
+        include_str!("parquet/values.py"),
+        include_str!("parquet/write.py"),
+        include_str!("parquet/zstd.py"),
     ] {
         assert!(!source.contains("'''"), "it would end the literal");
         assert!(source.ends_with('\n'), "a quote at the end would become part of the delimiter");
         assert!(boot::REACTOR.contains(source));
-        assert!(!boot::COMMAND.contains(source), "Python 3.12 has no Pillow");
+        assert!(!boot::COMMAND.contains(source), "Python 3.12 has neither Pillow nor pandas");
     }
 }

@@ -1,0 +1,225 @@
+"""The compression of Parquet pages. Runs inside the guest, with numpy. `zstd` is a module of this package.
+
+Snappy and LZ4 have no module in the standard library. Their decoders are loops over literals and copies. Resolving all
+copies in parallel with numpy takes longer, because copies of copies are common.
+"""
+
+import zlib
+
+import numpy as np
+
+NAMES = {0: "uncompressed", 1: "snappy", 2: "gzip", 3: "lzo", 4: "brotli", 5: "lz4 (Hadoop)", 6: "zstd", 7: "lz4"}
+NUMBERS = {None: 0, "none": 0, "uncompressed": 0, "snappy": 1, "gzip": 2}
+MAX_PAGE_BYTES = 1 << 28
+
+
+def decompress(codec, data, size):
+    """Decompresses a page to exactly `size` bytes."""
+    if codec == 0:
+        if len(data) != size:
+            raise broken("a page has the wrong size")
+        return data
+    if codec not in _DECODERS:
+        raise ValueError(
+            f"cannot read Parquet files with compression {NAMES.get(codec, codec)!r}; "
+            "write the file with compression 'snappy', 'gzip' or None"
+        )
+    if not 0 <= size <= MAX_PAGE_BYTES:
+        raise broken("a page is too large")
+    found = _DECODERS[codec](bytes(data), size)
+    if len(found) != size:
+        raise broken("a page has the wrong size")
+    return found
+
+
+def broken(reason):
+    return ValueError(f"invalid Parquet file: {reason}")
+
+
+def gunzip(data, size):
+    parts = []
+    while True:
+        member = zlib.decompressobj(47)  # zlib or gzip
+        try:
+            parts.append(member.decompress(data, size + 1))
+        except zlib.error:
+            raise broken("compressed data is damaged") from None
+        size -= len(parts[-1])
+        if size <= 0 or not member.unused_data:
+            return b"".join(parts)
+        data = member.unused_data
+
+
+def unsnap(data, size):
+    at = total = shift = 0
+    while True:
+        if at >= len(data) or shift > 28:
+            raise broken("compressed data is damaged")
+        total |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 128:
+            break
+    if total != size or total > 22 * len(data):  # a copy of 64 bytes takes three
+        raise broken("compressed data is damaged")
+    out, end = bytearray(), len(data)
+    try:
+        while at < end:
+            tag = data[at]
+            kind = tag & 3
+            length = (tag >> 2) + 1
+            if kind == 0:
+                at += 1
+                if length > 60:
+                    width = length - 60
+                    length = int.from_bytes(data[at : at + width], "little") + 1
+                    at += width
+                out += data[at : at + length]
+                at += length
+                continue
+            if kind == 1:
+                length = (tag >> 2 & 7) + 4
+                offset = tag >> 5 << 8 | data[at + 1]
+                at += 2
+            elif kind == 2:
+                offset = data[at + 1] | data[at + 2] << 8
+                at += 3
+            else:
+                offset = int.from_bytes(data[at + 1 : at + 5], "little")
+                at += 5
+            begin = len(out) - offset
+            if 0 <= begin <= len(out) - length:
+                out += out[begin : begin + length]
+            else:
+                repeat(out, offset, length)
+    except IndexError:
+        raise broken("compressed data is damaged") from None
+    if at != end:
+        raise broken("compressed data is damaged")
+    return bytes(out)
+
+
+def repeat(out, offset, length):
+    """Appends a copy that overlaps its own output."""
+    if not 0 < offset <= len(out):
+        raise broken("compressed data is damaged")
+    out += (out[-offset:] * (length // offset + 1))[:length]
+
+
+def unlz4(data, size):
+    """Decodes a block of LZ4."""
+    if size > 256 * len(data):
+        raise broken("compressed data is damaged")
+    out, at, end = bytearray(), 0, len(data)
+    try:
+        while at < end:
+            token = data[at]
+            at += 1
+            length = token >> 4
+            if length == 15:
+                length, at = lz4_length(data, at)
+            out += data[at : at + length]
+            at += length
+            if at >= end:
+                break  # the last sequence has no copy
+            offset = data[at] | data[at + 1] << 8
+            at += 2
+            length = token & 15
+            if length == 15:
+                length, at = lz4_length(data, at)
+            length += 4
+            begin = len(out) - offset
+            if 0 <= begin <= len(out) - length:
+                out += out[begin : begin + length]
+            else:
+                repeat(out, offset, length)
+            if len(out) > size:
+                break
+    except IndexError:
+        raise broken("compressed data is damaged") from None
+    if at != end:
+        raise broken("compressed data is damaged")
+    return bytes(out)
+
+
+def lz4_length(data, at):
+    length, byte = 15, 255
+    while byte == 255:
+        byte = data[at]
+        at += 1
+        length += byte
+    return length, at
+
+
+def unlz4_frames(data, size):
+    """Decodes LZ4 in Hadoop's frames: sizes after and before decompression. Some writers omit the frames."""
+    parts, at, left = [], 0, size
+    while at + 8 <= len(data) and left:
+        after, before = int.from_bytes(data[at : at + 4], "big"), int.from_bytes(data[at + 4 : at + 8], "big")
+        if after > left or at + 8 + before > len(data):
+            return unlz4(data, size)
+        part = unlz4(data[at + 8 : at + 8 + before], after)
+        if len(part) != after:
+            return unlz4(data, size)
+        parts.append(part)
+        at, left = at + 8 + before, left - after
+    return b"".join(parts) if left == 0 and at == len(data) else unlz4(data, size)
+
+
+def unzstd(data, size):
+    return zstd.decompress(data, size)
+
+
+_DECODERS = {1: unsnap, 2: gunzip, 5: unlz4_frames, 6: unzstd, 7: unlz4}
+
+
+def compress(codec, data):
+    if codec == 1:
+        return snap(data)
+    if codec == 2:
+        packer = zlib.compressobj(6, zlib.DEFLATED, 31)
+        return packer.compress(data) + packer.flush()
+    return data
+
+
+def snap(data):
+    """Encodes as Snappy. Finds only repetitions of eight bytes or of a divisor of eight, which numpy can search for."""
+    size, found, at = len(data), [], 0
+    while size > 127:
+        found.append(bytes([size & 127 | 128]))
+        size >>= 7
+    found.append(bytes([size]))
+    for begin, end in repetitions(data):
+        literal(found, data, at, begin)
+        copy(found, end - begin, 8)
+        at = end
+    if at < len(data):
+        literal(found, data, at, len(data))
+    return b"".join(found)
+
+
+def repetitions(data):
+    """Returns the bounds of at least 64 bytes that repeat the eight bytes before them."""
+    words = np.frombuffer(data, "<u8", len(data) // 8)
+    if len(words) < 9:
+        return []
+    edges = np.flatnonzero(words[1:] != words[:-1])
+    edges = np.concatenate(([-1], edges, [len(words) - 1]))
+    long = np.flatnonzero(np.diff(edges) > 8)
+    return [(8 * (int(edges[at]) + 2), 8 * (int(edges[at + 1]) + 1)) for at in long]
+
+
+def literal(found, data, at, end):
+    size = end - at - 1
+    if size < 60:
+        found.append(bytes([size << 2]))
+    else:
+        length = (size.bit_length() + 7) // 8
+        found.append(bytes([59 + length << 2]) + size.to_bytes(length, "little"))
+    found.append(data[at:end])
+
+
+def copy(found, size, offset):
+    whole, rest = divmod(size, 64)
+    found.append((bytes([63 << 2 | 2]) + offset.to_bytes(2, "little")) * whole)
+    if rest:
+        found.append(bytes([rest - 1 << 2 | 2]) + offset.to_bytes(2, "little"))

@@ -1,0 +1,336 @@
+"""Decodes Zstandard (RFC 8878), because this build of CPython has no `_zstd`. Runs inside the guest.
+
+Does not support dictionaries, and does not verify checksums. The names of sections refer to the RFC.
+"""
+
+MAGIC = b"\x28\xb5\x2f\xfd"
+MAX_BLOCK_BYTES = 1 << 17
+
+# Distributions and accuracies that need no description (3.1.1.3.2.2.), and the codes of lengths: baseline, extra bits.
+_LITERALS = [4, 3, *[2] * 11, 1, 1, 1, *[2] * 9, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1]
+_MATCHES = [1, 4, 3, 2, 2, 2, 2, 2, 2, *[1] * 37, *[-1] * 7]
+_OFFSETS = [*[1] * 6, 2, 2, 2, *[1] * 15, *[-1] * 5]
+
+
+def _codes(first, direct, extra):
+    found = [(first + number, 0) for number in range(direct)]
+    value = first + direct
+    for bits in extra:
+        found.append((value, bits))
+        value += 1 << bits
+    return found
+
+
+LITERAL_CODES = _codes(0, 16, [1, 1, 1, 1, 2, 2, 3, 3, 4, 6, *range(7, 17)])
+MATCH_CODES = _codes(3, 32, [1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, *range(7, 17)])
+
+
+def broken():
+    return ValueError("invalid Parquet file: compressed data is damaged")
+
+
+def decompress(data, limit):
+    """Decodes all frames. Returns at most about `limit` bytes."""
+    out, at = bytearray(), 0
+    try:
+        while at < len(data) and len(out) < limit:
+            if data[at : at + 4] == MAGIC:
+                at = Frame(data, at + 4, out).read(limit)
+            elif data[at + 1 : at + 4] == b"\x2a\x4d\x18" and data[at] >> 4 == 5:  # to be skipped
+                at += 8 + int.from_bytes(data[at + 4 : at + 8], "little")
+            else:
+                raise broken()
+    except IndexError:
+        raise broken() from None
+    return bytes(out)
+
+
+class Bits:
+    """A stream that is read backwards, from its highest bit (4.1.)."""
+
+    def __init__(self, data):
+        if not data or not data[-1]:
+            raise broken()
+        self.data, self.at = data, len(data) - 1
+        self.count = data[-1].bit_length() - 1
+        self.window = data[-1] ^ (1 << self.count)
+
+    def fill(self):
+        if self.at >= 6:
+            self.at -= 6
+            self.window = self.window << 48 | int.from_bytes(self.data[self.at : self.at + 6], "little")
+            self.count += 48
+        else:
+            self.window = self.window << 8 * self.at | int.from_bytes(self.data[: self.at], "little")
+            self.count += 8 * self.at
+            self.at = 0
+
+    def read(self, width):
+        if self.count < width:
+            self.fill()
+            if self.count < width:
+                raise broken()
+        self.count -= width
+        found = self.window >> self.count
+        self.window &= (1 << self.count) - 1
+        return found
+
+
+class Frame:
+    """A frame (3.1.1.), whose blocks share tables and the latest offsets."""
+
+    def __init__(self, data, at, out):
+        flags = data[at]
+        single, size = flags >> 5 & 1, flags >> 6
+        at += 1 if single else 2
+        if flags & 3 and any(data[at : at + (0, 1, 2, 4)[flags & 3]]):
+            raise ValueError("cannot read Parquet files whose compression uses a dictionary")
+        at += (0, 1, 2, 4)[flags & 3] + ((single, 2, 4, 8)[size])
+        self.data, self.at, self.out, self.start, self.has_checksum = data, at, out, len(out), flags >> 2 & 1
+        self.huffman, self.tables, self.latest = None, [None] * 3, [1, 4, 8]
+
+    def read(self, limit):
+        data, last = self.data, False
+        while not last:
+            if len(self.out) > limit:
+                raise broken()
+            header = int.from_bytes(data[self.at : self.at + 3], "little")
+            last, kind, size = header & 1, header >> 1 & 3, header >> 3
+            at = self.at + 3
+            end = at + (1 if kind == 1 else size)
+            if end > len(data) or size > MAX_BLOCK_BYTES or kind == 3:
+                raise broken()
+            if kind == 2:
+                self.compressed(data[at:end])
+            else:
+                self.out += data[at:end] * (size if kind == 1 else 1)
+            self.at = end
+        return self.at + 4 * self.has_checksum
+
+    def compressed(self, block):
+        literals, at = self.literals(block)
+        count = block[at]
+        at += 1
+        if count == 255:
+            count, at = int.from_bytes(block[at : at + 2], "little") + 0x7F00, at + 2
+        elif count >= 128:
+            count, at = (count - 128 << 8) + block[at], at + 1
+        if count == 0:
+            self.out += literals
+            return
+        modes = block[at]
+        at += 1
+        defaults = (_LITERALS, 6, 35, 9), (_OFFSETS, 5, 31, 8), (_MATCHES, 6, 52, 9)
+        for number, (distribution, accuracy, highest, most) in enumerate(defaults):
+            mode = modes >> 6 - 2 * number & 3
+            if mode == 0:
+                self.tables[number] = fse_table(distribution, accuracy)
+            elif mode == 1:
+                if block[at] > highest:
+                    raise broken()
+                self.tables[number] = ([block[at]], [0], [0]), 0
+                at += 1
+            elif mode == 2:
+                self.tables[number], at = read_fse(block, at, most, highest)
+            elif self.tables[number] is None:
+                raise broken()
+        self.execute(literals, Bits(block[at:]), count)
+
+    def literals(self, block):
+        """Decodes the literals section (3.1.1.3.1.)."""
+        kind, form = block[0] & 3, block[0] >> 2 & 3
+        if kind < 2:
+            width = (1, 2, 1, 3)[form]
+            size = int.from_bytes(block[:width], "little") >> (3 if width == 1 else 4)
+            end = width + (size if kind == 0 else 1)
+            if end > len(block) or size > MAX_BLOCK_BYTES:
+                raise broken()
+            return block[width:end] * (1 if kind == 0 else size), end
+        width, bits = ((3, 10), (3, 10), (4, 14), (5, 18))[form]
+        sizes = int.from_bytes(block[:width], "little") >> 4
+        size, packed = sizes & (1 << bits) - 1, sizes >> bits
+        at, end = width, width + packed
+        if end > len(block) or size > MAX_BLOCK_BYTES:
+            raise broken()
+        if kind == 2:
+            self.huffman, at = read_huffman(block, at)
+        if self.huffman is None:
+            raise broken()
+        if form == 0:
+            return unpack(self.huffman, block[at:end], size), end
+        parts, bound = [], at + 6
+        quarter = (size + 3) // 4
+        for number in range(4):
+            begin, bound = bound, end
+            if number < 3:
+                bound = begin + int.from_bytes(block[at + 2 * number : at + 2 * number + 2], "little")
+            if bound > end or size < 3 * quarter:
+                raise broken()
+            parts.append(unpack(self.huffman, block[begin:bound], quarter if number < 3 else size - 3 * quarter))
+        return b"".join(parts), end
+
+    def execute(self, literals, bits, count):
+        """Decodes and executes the sequences (3.1.1.4., 3.1.1.5.)."""
+        out, latest, read, used, start = self.out, self.latest, bits.read, 0, self.start
+        (ll_symbols, ll_widths, ll_bases), ll_bits = self.tables[0]
+        (of_symbols, of_widths, of_bases), of_bits = self.tables[1]
+        (ml_symbols, ml_widths, ml_bases), ml_bits = self.tables[2]
+        ll, of, ml = read(ll_bits), read(of_bits), read(ml_bits)
+        limit = len(out) + MAX_BLOCK_BYTES
+        for left in range(count - 1, -1, -1):
+            code = of_symbols[of]
+            value = (1 << code) + read(code)
+            length, extra = MATCH_CODES[ml_symbols[ml]]
+            if extra:
+                length += read(extra)
+            literal, extra = LITERAL_CODES[ll_symbols[ll]]
+            if extra:
+                literal += read(extra)
+            if left:
+                ll = ll_bases[ll] + read(ll_widths[ll])
+                ml = ml_bases[ml] + read(ml_widths[ml])
+                of = of_bases[of] + read(of_widths[of])
+            if value > 3:
+                offset = value - 3
+                latest[:] = offset, latest[0], latest[1]
+            else:
+                index = value - 1 if literal else value
+                offset = latest[index] if index < 3 else latest[0] - 1
+                if index:
+                    latest[:] = (offset, latest[0], latest[2]) if index == 1 else (offset, latest[0], latest[1])
+            if literal:
+                out += literals[used : used + literal]
+                used += literal
+            begin = len(out) - offset
+            if begin < start or offset < 1 or used > len(literals) or len(out) + length > limit:
+                raise broken()
+            if offset >= length:
+                out += out[begin : begin + length]
+            else:
+                out += (out[begin:] * (length // offset + 1))[:length]
+        if bits.count or bits.at:
+            raise broken()
+        out += literals[used:]
+
+
+def fse_table(distribution, accuracy):
+    """Builds a decoding table (4.1.1.): symbols, bits to read and bases by state. Also returns the accuracy."""
+    size = 1 << accuracy
+    symbols, high, place, step = [0] * size, size - 1, 0, (size >> 1) + (size >> 3) + 3
+    for symbol, share in enumerate(distribution):
+        if share == -1:
+            symbols[high] = symbol
+            high -= 1
+    for symbol, share in enumerate(distribution):
+        for _ in range(share):
+            symbols[place] = symbol
+            place = (place + step) & (size - 1)
+            while place > high:
+                place = (place + step) & (size - 1)
+    following = [max(1, share) if share else 0 for share in distribution]
+    widths, bases = [], []
+    for symbol in symbols:
+        state = following[symbol]
+        following[symbol] += 1
+        widths.append(accuracy - state.bit_length() + 1)
+        bases.append((state << widths[-1]) - size)
+    return (symbols, widths, bases), accuracy
+
+
+def read_fse(block, at, most, highest):
+    """Reads the description of a table. Returns the table and the position after it."""
+    stream = int.from_bytes(block[at : at + 512], "little")
+    accuracy, used, shares = (stream & 15) + 5, 4, []
+    left = 1 << accuracy
+    if accuracy > most:
+        raise broken()
+    while left > 0 and len(shares) <= highest:
+        bits = (left + 1).bit_length()
+        value, lower = stream >> used & (1 << bits) - 1, (1 << bits - 1) - 1
+        threshold = (1 << bits) - 2 - left
+        used += bits
+        if value & lower < threshold:
+            value &= lower
+            used -= 1
+        elif value > lower:
+            value -= threshold
+        shares.append(value - 1)
+        left -= abs(value - 1)
+        repeat = 3 if value == 1 else 0
+        while repeat == 3:
+            repeat = stream >> used & 3
+            used += 2
+            shares += [0] * repeat
+            if len(shares) > highest + 1:
+                raise broken()
+    at += (used + 7) // 8
+    if left != 0 or len(shares) > highest + 1 or at > len(block):
+        raise broken()
+    return fse_table(shares, accuracy), at
+
+
+def read_huffman(block, at):
+    """Reads the description of a Huffman tree (4.2.1.). Returns symbols, lengths and the longest length."""
+    size = block[at]
+    at += 1
+    if size >= 128:
+        count = size - 127
+        end = at + (count + 1) // 2
+        weights = [part for byte in block[at:end] for part in (byte >> 4, byte & 15)][:count]
+    else:
+        end = at + size
+        ((symbols, widths, bases), accuracy), at = read_fse(block[:end], at, 6, 15)
+        bits, weights = Bits(block[at:end]), []
+        states = [bits.read(accuracy), bits.read(accuracy)]
+        turn = 0
+        while True:  # two states take turns until the bits are used up
+            state = states[turn]
+            weights.append(symbols[state])
+            if bits.count + 8 * bits.at < widths[state]:
+                weights.append(symbols[states[1 - turn]])
+                break
+            states[turn] = bases[state] + bits.read(widths[state])
+            turn = 1 - turn
+            if len(weights) > 254:
+                raise broken()
+    if end > len(block):
+        raise broken()
+    total = sum(1 << weight - 1 for weight in weights if weight)
+    longest = total.bit_length()
+    rest = (1 << longest) - total
+    if not total or longest > 11 or rest & rest - 1 or len(weights) > 255 or max(weights) > longest:
+        raise broken()
+    weights.append(rest.bit_length())
+    symbols, lengths = bytearray(), bytearray()
+    for weight in range(1, longest + 1):
+        for symbol, own in enumerate(weights):
+            if own == weight:
+                symbols += bytes([symbol]) * (1 << weight - 1)
+                lengths += bytes([longest + 1 - weight]) * (1 << weight - 1)
+    return (symbols, lengths, longest), end
+
+
+def unpack(huffman, data, size):
+    """Decodes a stream of literals."""
+    symbols, lengths, longest = huffman
+    bits, out, mask = Bits(data), bytearray(size), (1 << longest) - 1
+    window, count = bits.window, bits.count
+    for place in range(size):
+        if count < longest:
+            if bits.at:
+                bits.window, bits.count = window & (1 << max(count, 0)) - 1, count
+                bits.fill()
+                window, count = bits.window, bits.count
+            if count < longest:  # zeros follow the end
+                code = window << longest - count & mask
+                out[place] = symbols[code]
+                count -= lengths[code]
+                if count < 0:
+                    raise broken()
+                continue
+        code = window >> count - longest & mask
+        out[place] = symbols[code]
+        count -= lengths[code]
+    if count or bits.at:
+        raise broken()
+    return bytes(out)
