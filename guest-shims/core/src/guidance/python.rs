@@ -21,10 +21,10 @@ pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
         "RecursionError" if limits::is_compiler_stack(failure.message()) => {
             Some(deep_nesting_advice("The source is nested too deeply for Python's compiler."))
         }
-        "ImportError" if failure.message().contains("'pyarrow', 'fastparquet'") => Some(Advice::new(
+        "ImportError" if failure.message().contains("is required for parquet support") => Some(Advice::new(
             AdviceKind::Module,
-            "No package for Parquet is available, and scripts cannot install packages.",
-            &["Use `to_csv`, `to_json`, `to_excel`, or `to_sql` with `sqlite3`, and the matching `read_…` functions."],
+            "The packages pyarrow and fastparquet are not available, and scripts cannot install packages.",
+            &["Leave out `engine`: `read_parquet` and `to_parquet` work without these packages."],
         )),
         "ModuleNotFoundError" => Some(module(failure, failure.text_between("No module named '", "'")?)),
         "PermissionError" | "FileNotFoundError" => path(failure),

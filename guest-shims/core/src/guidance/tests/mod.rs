@@ -197,7 +197,8 @@ fn ambiguous_errors_get_advice_for_their_cause() {
     let missing = steps("OSError", "Cannot save file into a non-existent directory: 'reports'");
     assert!(missing.contains("`reports`") && missing.contains("os.makedirs"), "{missing}");
     assert!(!steps("FileNotFoundError", "[Errno 44] No such file or directory: 'x.csv'").contains("makedirs"));
-    assert!(steps("ImportError", "… tried using: 'pyarrow', 'fastparquet'.").contains("to_csv"));
+    let missing = "`Import pyarrow` failed. pyarrow is required for parquet support. Use pip or conda to install it.";
+    assert!(steps("ImportError", missing).contains("Leave out `engine`"));
 }
 
 #[test]
