@@ -1,5 +1,5 @@
 'use strict';
-// `require` and related functions. Modules of Node are looked up here; the library handles all other names.
+// `require` and related functions. Looks up Node's built-in modules; `node/modules.js` resolves all other names.
 {
   const $ = $glovebox;
   const { node } = $;

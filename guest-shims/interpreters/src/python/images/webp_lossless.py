@@ -78,11 +78,11 @@ def header(data):
 
 
 class Reader:
-    """Bits of a stream, beginning with the lowest of each byte."""
+    """Reads a bit stream, least significant bit first."""
 
     def __init__(self, data):
         padded = bytes(data) + bytes(64 - len(data) % 4)
-        words = np.empty(len(padded) - 4, np.uint32)  # from each byte on, 32 bits
+        words = np.empty(len(padded) - 4, np.uint32)  # the 32 bits that start at each byte
         for offset in range(4):
             words[offset::4] = np.frombuffer(padded, "<u4", len(words[offset::4]), offset)
         self.word, self.position, self.limit = memoryview(words), 0, 8 * len(data)
@@ -545,7 +545,7 @@ def codes_of(lengths):
 
 
 class Writer:
-    """Collects bits, beginning with the lowest of each byte."""
+    """Writes a bit stream, least significant bit first."""
 
     def __init__(self):
         self.values, self.sizes, self.parts, self.carry, self.carried = [], [], [], 0, 0
