@@ -36,7 +36,7 @@ pub enum MachineError {
     #[error("the guest was unwound")]
     Stopped(Stop),
     /// The export, table slot or global does not exist, or has a different type.
-    #[error("the guest has no usable `{name}`; its binary does not match its recipe", name = escaped(.0))]
+    #[error("the guest has no usable `{name}`: the binary does not match the runtime's recipe", name = escaped(.0))]
     Missing(String),
     /// The guest's linear memory cannot grow.
     #[error("the guest's memory cannot grow by {pages} pages of 64 KiB")]

@@ -215,14 +215,14 @@ pub enum ExecuteError {
         reason: String,
     },
     /// The session is executing another request. The rejected request did not wait, or waited for `limits.timeout_ms`.
-    #[error("session `{id}` is busy; nothing ran; retry when its execution has ended", id = escaped(.id))]
+    #[error("session `{id}` is busy; nothing ran; retry when the running execution has ended", id = escaped(.id))]
     SessionBusy {
         /// The ID of the session.
         id: String,
     },
     /// The shared workspace is in use by another session's request. The rejected request did not wait, or waited for
     /// `limits.timeout_ms`.
-    #[error("the shared workspace is busy; no changes were made; retry when its execution has ended")]
+    #[error("the shared workspace is busy; no changes were made; retry when the other session's request has ended")]
     WorkspaceBusy,
     /// The policies of the shared workspace and of the session have different host directories or different values of
     /// `commit`.
@@ -270,7 +270,7 @@ pub enum ExecuteError {
     },
     /// A new session or checkpoint would exceed a limit on sessions.
     #[error(
-        "`{key}` would be exceeded: all sessions together need {used}, the maximum is {max}; close a session, try again later, or raise the limit"
+        "`{key}` would be exceeded: all sessions together need {used}; the maximum is {max}; close a session, try again later, or raise the limit"
     )]
     TooManySessions {
         /// Exceeded limit: `limits.session_count` or `limits.session_total_bytes`.
@@ -305,7 +305,7 @@ pub enum ExecuteError {
         in_session: bool,
     },
     /// A suspended or recorded execution needs a different image from the sandbox's image.
-    #[error("the execution needs the image {expected} of `{expected_runtime}`, but `{runtime}` has another image; use the original runtime and Glovebox version", expected = escaped(.expected), expected_runtime = escaped(.expected_runtime), runtime = escaped(.runtime))]
+    #[error("the execution needs the image {expected} of `{expected_runtime}`, but `{runtime}` has a different image; use the original runtime and Glovebox version", expected = escaped(.expected), expected_runtime = escaped(.expected_runtime), runtime = escaped(.runtime))]
     OtherImage {
         /// The identity of the image that the execution needs.
         expected: String,
@@ -341,7 +341,7 @@ pub enum ExecuteError {
     /// A call into the guest outside the script failed: the prepared image does not match its driver, the guest damaged
     /// its own memory, or its files could not be set up.
     #[error(
-        "the guest cannot be used: {0}; try again, or remove the runtime with `glovebox runtimes remove` to prepare it again"
+        "cannot call into the guest: {0}; try again, or remove the runtime with `glovebox runtimes remove` to prepare it again"
     )]
     Driver(String),
 }

@@ -72,7 +72,7 @@ pub struct JsonText(Box<str>);
 
 /// The error for a text that is not JSON, or is nested too deeply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is not JSON: {0}")]
+#[error("the text is not JSON: {0}")]
 pub struct NotJson(String);
 
 impl JsonText {

@@ -38,11 +38,11 @@ pub enum RewriteError {
     #[error("the module cannot be prepared: {name}; it can still run as a plain command", name = escaped_text(.0))]
     Unsupported(String),
     /// The `name` section does not contain a function that the recipe names or that a change needs.
-    #[error("the module has no function named `{name}`; its binary does not match its recipe", name = escaped(.0))]
+    #[error("the module has no function named `{name}`: the binary does not match the runtime's recipe", name = escaped(.0))]
     NoFunction(String),
     /// A part in the recipe lists functions that the module does not contain.
     #[error(
-        "the recipe assigns functions {first}..{end} to a part, but the module has {count} functions; its binary does not match its recipe"
+        "the recipe assigns functions {first}..{end} to a part, but the module has {count} functions: the binary does not match the runtime's recipe"
     )]
     NoFunctions {
         /// The index of the first assigned function.
@@ -53,13 +53,13 @@ pub enum RewriteError {
         count: usize,
     },
     /// Several functions have the name that the recipe or a change refers to.
-    #[error("the module has several functions named `{name}`; its binary does not match its recipe", name = escaped(.0))]
+    #[error("the module has several functions named `{name}`: the binary does not match the runtime's recipe", name = escaped(.0))]
     AmbiguousFunction(String),
     /// The function does not contain the code to replace.
-    #[error("the module's function `{name}` has unexpected code; its binary does not match its recipe", name = escaped(.0))]
+    #[error("the module's function `{name}` has unexpected code: the binary does not match the runtime's recipe", name = escaped(.0))]
     UnexpectedCode(String),
     /// A function, global or table to export does not exist.
-    #[error("the module has no {kind} {index} to export as `{name}`; its binary does not match its recipe", name = escaped(.name))]
+    #[error("the module has no {kind} {index} to export as `{name}`: the binary does not match the runtime's recipe", name = escaped(.name))]
     NoItem {
         /// `function`, `global` or `table`.
         kind: &'static str,
@@ -69,7 +69,7 @@ pub enum RewriteError {
         name: String,
     },
     /// The module already exports another item under this name.
-    #[error("the module exports another item as `{name}`; its binary does not match its recipe", name = escaped(.0))]
+    #[error("the module exports another item as `{name}`: the binary does not match the runtime's recipe", name = escaped(.0))]
     ExportTaken(String),
     /// The saved memory does not match the module.
     #[error("the memory image does not match the module: {name}", name = escaped_text(.0))]

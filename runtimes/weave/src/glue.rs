@@ -44,8 +44,12 @@ pub(crate) fn imported_functions<'a>(
         for (number, import) in (0u32..).zip(&guest.module.imports).filter(|(_, import)| !is_host_call(import)) {
             let name = import.name;
             let Some(of) = guest.module.function_type(number) else { continue };
-            let other =
-                || WeaveError::unsupported(guest.guest.name, format!("it imports `{name}` with an unexpected type"));
+            let other = || {
+                WeaveError::unsupported(
+                    guest.guest.name,
+                    format!("the module imports `{name}` with an unexpected type"),
+                )
+            };
             if let Some(known) = wanted.get(name) {
                 if known.of != of {
                     return Err(other());
@@ -79,7 +83,7 @@ pub(crate) fn host_call<'a>(guests: &'a [ParsedGuest<'_>]) -> Result<Option<&'a 
             if wanted.is_none() {
                 return Err(WeaveError::unsupported(
                     guest.guest.name,
-                    "it imports `host` `call` with an unexpected type",
+                    "the module imports `host` `call` with an unexpected type",
                 ));
             }
         }

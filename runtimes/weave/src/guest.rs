@@ -79,8 +79,10 @@ impl<'a> ParsedGuest<'a> {
         for import in &module.imports {
             let is_given = import.module == WASI || is_host_call(import);
             if !is_given || !matches!(import.ty, TypeRef::Func(_)) {
-                let what =
-                    format!("it imports `{}` `{}`, but only WASI preview 1 is available", import.module, import.name);
+                let what = format!(
+                    "the module imports `{}` `{}`, but only WASI preview 1 is available",
+                    import.module, import.name
+                );
                 return Err(WeaveError::unsupported(guest.name, what));
             }
         }
@@ -88,15 +90,17 @@ impl<'a> ParsedGuest<'a> {
             library.check(guest.name)?;
         }
         if module.start.is_some() {
-            return Err(wrong("it has a start function; only prepared modules can be woven"));
+            return Err(wrong("the module has a start function; only prepared modules can be woven"));
         }
         // Reject unlisted globals, because their values would leak from one session into the next.
         let is_known = |at: u32| guest.globals.iter().any(|global| global.index == at);
         if let Some((at, _)) = (0u32..).zip(&module.globals).find(|(at, global)| global.ty.mutable && !is_known(*at)) {
-            return Err(wrong(&format!("its mutable global {at} is not saved")));
+            return Err(wrong(&format!("the module's mutable global {at} is not saved")));
         }
-        let [memory] = module.memories.as_slice() else { return Err(wrong("it does not have exactly one memory")) };
-        let memory_pages = u32::try_from(memory.initial).map_err(|_| wrong("its memory is too large"))?;
+        let [memory] = module.memories.as_slice() else {
+            return Err(wrong("the module does not have exactly one memory"));
+        };
+        let memory_pages = u32::try_from(memory.initial).map_err(|_| wrong("the module's memory is too large"))?;
         let image = Image::of(&module)?;
         Ok(Self {
             guest,
@@ -120,7 +124,7 @@ fn exported_functions(module: &Module<'_>, names: &[String]) -> Result<Vec<u32>,
     let find = |name: &String| {
         let found = module.exports.iter().find(|export| export.kind == ExternalKind::Func && export.name == *name);
         let function = found.map(|export| export.index).ok_or_else(|| {
-            WeaveError::unsupported(module.name, format!("it exports no function `{name}` for its driver"))
+            WeaveError::unsupported(module.name, format!("the module exports no function `{name}` for its driver"))
         })?;
         match module.function_type(function) {
             Some(of) if is_callable(of) => Ok(function),

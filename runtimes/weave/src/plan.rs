@@ -212,7 +212,7 @@ impl Image {
         for data in &module.data {
             let (start, bytes) = segment(module, data)?;
             if start < end {
-                let what = "its data segments overlap; only prepared modules can be woven";
+                let what = "the module's data segments overlap; only prepared modules can be woven";
                 return Err(WeaveError::unsupported(module.name, what));
             }
             end = start.saturating_add(count(bytes));

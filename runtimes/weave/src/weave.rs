@@ -241,7 +241,7 @@ fn assemble(shim: &Module<'_>, guests: Vec<ParsedGuest<'_>>, options: &WeaveOpti
     }
     for (import, at) in machine_functions {
         let (signature, body) = machine::function(import.name, &plan).ok_or_else(|| {
-            WeaveError::Shim(format!("it imports an unknown function, `{}`, from `{MACHINE}`", import.name))
+            WeaveError::Shim(format!("the module imports an unknown function, `{}`, from `{MACHINE}`", import.name))
         })?;
         own.define(&mut assembly, at, signature, body);
         let is_same = match import.ty {
@@ -249,7 +249,10 @@ fn assemble(shim: &Module<'_>, guests: Vec<ParsedGuest<'_>>, options: &WeaveOpti
             _ => false,
         };
         if !is_same {
-            return Err(WeaveError::Shim(format!("it imports `{MACHINE}` `{}` with an unexpected type", import.name)));
+            return Err(WeaveError::Shim(format!(
+                "the module imports `{MACHINE}` `{}` with an unexpected type",
+                import.name
+            )));
         }
     }
     own.finish(&mut assembly).ok_or_else(|| WeaveError::Shim("a function has no body".to_owned()))?;

@@ -106,7 +106,7 @@ pub fn too_many_files(count: usize) -> String {
 #[must_use]
 pub fn too_many_sessions(name: &str, used: u64, max: u64) -> String {
     format!(
-        "`{}` would be exceeded: all sessions together need {used}, the maximum is {max}; close a session first",
+        "`{}` would be exceeded: all sessions together need {used}; the maximum is {max}; close a session first",
         key(name)
     )
 }

@@ -18,7 +18,7 @@ pub struct SessionLedger(Arc<Totals>);
 /// The error for a new session or checkpoint that would exceed a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{key}` would be exceeded: all sessions together need {used}, the maximum is {max}; close a session, try again later, or raise the limit"
+    "`{key}` would be exceeded: all sessions together need {used}; the maximum is {max}; close a session, try again later, or raise the limit"
 )]
 pub struct TooMany {
     /// The exceeded limit: `limits.session_count` or `limits.session_total_bytes`.

@@ -40,7 +40,7 @@ pub(crate) struct AppArgs {
     #[arg(long, value_name = "N", value_parser = bytes, help_heading = "Component limits")]
     app_memory_bytes: Option<u64>,
 
-    /// Wall-clock milliseconds from start to end, including scripts and waiting [default: 600000]
+    /// Wall-clock milliseconds for the component's whole run, including scripts and waiting [default: 600000]
     #[arg(long, value_name = "N", value_parser = count, help_heading = "Component limits")]
     app_timeout_ms: Option<u64>,
 

@@ -70,7 +70,7 @@ pub(crate) enum Refusal {
     )]
     Canonical,
     #[error(
-        "its definitions, instances and instantiation arguments contain more than {MAX_ITEMS} items (imports, exports, types), counted per copy; instantiate fewer components or pass fewer items"
+        "it contains more than {MAX_ITEMS} items (imports, exports and types) in its definitions, or in all its instances and their arguments; instantiate fewer components or pass fewer items"
     )]
     Items,
     #[error("the tables of its modules have more than {MAX_TABLE_ELEMENTS} initial elements; use smaller tables")]

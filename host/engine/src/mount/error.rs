@@ -14,7 +14,7 @@ pub enum Collision {
     #[error("has changed on the host since the guest read it")]
     Changed,
     /// The guest created an entry at a path that now exists on the host.
-    #[error("has been created on the host in the meantime")]
+    #[error("has been created on the host since the guest read the directory")]
     Appeared,
     /// The guest changed an entry that no longer exists on the host.
     #[error("has been removed on the host since the guest read it")]
@@ -134,7 +134,7 @@ pub enum MountError {
     #[error(
         "the commit would write {files} files and {bytes} bytes, counting each hard link and each renamed host file; \
          `limits.workspace_inodes` is {max_files} and `limits.workspace_bytes` is {max_bytes}; nothing was written; raise \
-         the limit"
+         the exceeded limit"
     )]
     TooLarge {
         /// The number of files to write.

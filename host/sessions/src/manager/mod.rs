@@ -90,7 +90,7 @@ pub enum SessionsError {
     },
     /// `live_count` sessions are live, and all of them are in use.
     #[error(
-        "all live sessions are in use, and their number has reached `live_count` ({max}); wait for one of them, or raise the limit"
+        "all live sessions are in use, and their number has reached `live_count` ({max}); wait until a session is idle, or raise the limit"
     )]
     TooManyLive {
         /// The limit, `live_count`.

@@ -183,7 +183,7 @@ fn check_length(id: &SessionId, bytes: u64, max: u64) -> Result<(), StoreError> 
 enum RecordError {
     #[error("{0}")]
     Damaged(String),
-    #[error("its record has format version {found}, but this program reads versions up to {known}")]
+    #[error("the record has format version {found}, but this program reads versions up to {known}")]
     Format { found: u32, known: u32 },
 }
 
@@ -228,7 +228,7 @@ pub enum StoreError {
     },
     /// A later version of Glovebox wrote the session's record in a format that this program does not support.
     #[error(
-        "the stored session `{id}` has format version {found}, but this program reads versions up to {known}; use the Glovebox version that wrote it"
+        "the stored session `{id}` has format version {found}, but this program reads versions up to {known}; use the Glovebox version that wrote the session"
     )]
     Format {
         /// The session's ID.
@@ -271,7 +271,7 @@ pub enum StoreError {
     /// The store does not contain the version that the writer expects, because another process wrote, removed or
     /// created the session. The store is unchanged.
     #[error(
-        "another process changed session `{id}` in the store; nothing was written; read it again and repeat the change"
+        "another process changed session `{id}` in the store; nothing was written; read the session again and retry the change"
     )]
     Fenced {
         /// The session's ID.

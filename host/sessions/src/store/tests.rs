@@ -190,7 +190,7 @@ fn every_damaged_header_byte_is_detected() {
     fs::write(fixture.file("bad"), newer).unwrap();
     let error = block_on(fixture.store.get(&id("bad"))).unwrap_err();
     assert!(matches!(error, StoreError::Format { found: 3, known: 2, .. }), "{error}");
-    assert!(error.to_string().ends_with("use the Glovebox version that wrote it"), "{error}");
+    assert!(error.to_string().ends_with("use the Glovebox version that wrote the session"), "{error}");
     assert!(listed(&fixture.store)[0].damage.as_deref().unwrap().contains("format version 3"));
 
     // A damaged session can be overwritten and removed.

@@ -147,7 +147,7 @@ struct ServerArgs {
     #[command(flatten)]
     programs: ProgramArgs,
 
-    /// Name in scripts of a tool whose calls the client's user must approve; repeatable
+    /// Ask the client's user to approve each call to the tool with this name in scripts; repeatable
     #[arg(long, value_name = "NAME", help_heading = "Tools")]
     approve: Vec<String>,
 

@@ -229,7 +229,7 @@ fn a_dropped_context_frees_its_sessions() {
     let SandboxError::TooManySessions(text) = error_of(third) else { panic!("the third session was not rejected") };
     assert_eq!(
         text,
-        "`limits.session-count` would be exceeded: all sessions together need 3, the maximum is 2; close a session first"
+        "`limits.session-count` would be exceeded: all sessions together need 3; the maximum is 2; close a session first"
     );
     drop(ctx);
     open(&mut other);
