@@ -283,10 +283,10 @@ fn quoted(path: &Path) -> String {
 // record is removed before the code, so an interrupted eviction never leaves a record without code. The next eviction
 // removes the remaining code.
 
-/// Number of attempts to lock code. A newly forked child process shares its parent's open files, and their locks, until
-/// it calls `exec`.
+/// Maximum number of attempts to lock a code file. Attempts are repeated because a newly forked child process shares
+/// its parent's open files, and their locks, until it calls `exec`.
 const LOCK_ATTEMPTS: u32 = 4;
-/// Interval between attempts to lock code.
+/// Interval between attempts to lock a code file.
 const CODE_LOCK_POLL: Duration = Duration::from_millis(2);
 
 /// An entry of the cache.

@@ -32,7 +32,7 @@ pub(crate) const RECORD_SUFFIX: &str = ".json";
 /// Maximum length of a record in bytes. Typical records have a few hundred bytes.
 pub(crate) const MAX_RECORD_BYTES: u64 = 1 << 20;
 
-/// Number of attempts to lock a file that an eviction has locked. Evictions hold a lock for milliseconds.
+/// Maximum number of attempts to lock a file that an eviction has locked. Evictions hold a lock for milliseconds.
 const CLAIM_ATTEMPTS: u32 = 500;
 /// Interval between attempts to lock a file.
 const CLAIM_POLL: Duration = Duration::from_millis(2);
@@ -478,8 +478,8 @@ pub(crate) fn record_name(key: &ArtefactKey) -> String {
     format!("{}{RECORD_SUFFIX}", key.stem())
 }
 
-/// Marks a code file as in use with a shared lock. The kernel releases the lock when the file is neither open nor
-/// mapped. Returns `false` if the code is being evicted.
+/// Takes a shared lock on a code file, which prevents its eviction. The kernel releases the lock when the file is
+/// neither open nor mapped. Returns `false` if the code is being evicted.
 fn try_lock_code(code: &File) -> bool {
     for _ in 0..CLAIM_ATTEMPTS {
         match code.try_lock_shared() {

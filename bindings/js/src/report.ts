@@ -14,7 +14,10 @@ export const MAX_CHARACTERS = 20_000;
  */
 const DEFAULT_LIMITS = { timeoutMs: 60_000, fuel: 60_000 * 40_000_000, toolTimeoutMs: 60_000, toolCalls: 1_000 } as const;
 
-/** Returns the limits of an adapter. A daemon's own limits can be lower, and a request cannot raise them. */
+/**
+ * Returns the limits of an adapter. `DEFAULT_LIMITS` apply only without a `timeout` and without a daemon: a daemon's
+ * own limits can be lower, and a request cannot raise them.
+ */
 export function adapterLimits({ backend, limits, timeout }: Pick<SandboxOptions, 'backend' | 'limits' | 'timeout'>): Limits {
   return timeout === undefined && backend !== 'daemon' ? { ...DEFAULT_LIMITS, ...limits } : (limits ?? {});
 }

@@ -46,10 +46,10 @@ export interface NamedTool {
   call: ToolFunction | undefined;
 }
 
-/** A tool whose calls a function answers. */
+/** A tool with a function that answers its calls. */
 export type AnsweringTool = NamedTool & { call: ToolFunction };
 
-/** Returns `true` if a function answers the tool's calls. */
+/** Returns `true` if the tool has a function that answers its calls. */
 export function isAnswering(tool: NamedTool | undefined): tool is AnsweringTool {
   return tool?.call !== undefined;
 }

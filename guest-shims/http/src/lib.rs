@@ -10,9 +10,9 @@
 //! * `policy` reads the operator's settings from environment variables, and checks requests against the grant.
 //! * `wire` defines request bodies, `answer` the JSON form of executions, and `http` responses and errors.
 //!
-//! The adapter protects the operator from clients: it enforces sizes and the policy, and rejects states that it did not
-//! seal. The provider confines scripts. The key is in the adapter's memory, which is separate from the provider's
-//! memory: neither scripts nor interpreters can access it.
+//! The adapter protects the operator from clients: it enforces size limits and the policy, and rejects states that
+//! it did not seal. The provider confines scripts. The key that seals states is in the adapter's memory, which is
+//! separate from the provider's memory: neither scripts nor interpreters can access it.
 
 mod answer;
 pub mod entry;

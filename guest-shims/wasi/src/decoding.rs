@@ -4,11 +4,11 @@ use encoding_rs::{BIG5, DecoderResult, EUC_JP, EUC_KR, Encoding, GB18030, GBK, I
 
 use crate::Errno;
 
-/// The text device's path in the guest. The device is visible like [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). A write is a
-/// request: the number of an encoding (from 0: Big5, EUC-JP, EUC-KR, GB18030, GBK, ISO-2022-JP, Shift_JIS), flags (1:
-/// fail on invalid bytes; 2: more bytes follow), and the bytes to decode. The next read returns the length of the text
-/// in four little-endian bytes, one byte, and the text in UTF-8. The single byte is the number of bytes in an
-/// unfinished character at the end of the request.
+/// The text device's path in the guest. Guests reach the device in the same way as
+/// [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). A write is a request: the number of an encoding (from 0: Big5, EUC-JP,
+/// EUC-KR, GB18030, GBK, ISO-2022-JP, Shift_JIS), flags (1: fail on invalid bytes; 2: more bytes follow), and the bytes
+/// to decode. The next read returns the length of the text in four little-endian bytes, one byte, and the text in
+/// UTF-8. The single byte is the number of bytes in an unfinished character at the end of the request.
 ///
 /// A write fails with `EINVAL` for an invalid request, and with `EILSEQ` for invalid bytes if the flag is set. It fails
 /// with `E2BIG` for more than [`MAX_TEXT_BYTES`], and with `ENOMEM` if the text does not fit into the guest's memory

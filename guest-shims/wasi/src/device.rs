@@ -8,9 +8,9 @@ use crate::{
     streams::{Source, held_bytes},
 };
 
-/// The space device's path in the guest. The device is visible like [`TOOLS_DEVICE`]. Each read returns four decimal
-/// numbers, separated by spaces: the file system's quota in bytes, the used bytes, the maximum number of files,
-/// directories and links, and their current number.
+/// The space device's path in the guest. Guests reach the device in the same way as [`TOOLS_DEVICE`]. Each read returns
+/// four decimal numbers, separated by spaces: the file system's quota in bytes, the used bytes, the maximum number of
+/// files, directories and links, and their current number.
 pub const SPACE_DEVICE: &str = "/dev/glovebox/space";
 
 /// The directory whose entries are the open descriptors, by number.
@@ -97,7 +97,7 @@ fn is_within(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
-/// The null device's path in the guest. The device is visible like [`TOOLS_DEVICE`].
+/// The null device's path in the guest. Guests reach the device in the same way as [`TOOLS_DEVICE`].
 pub const NULL_DEVICE: &str = "/dev/null";
 
 /// The tools device's path in the guest. The device is visible through the preopen `/`, regardless of the mounts, and
@@ -139,9 +139,10 @@ impl Source for ToolsDevice {
 
 // The scrypt device: the key derivation function of RFC 7914, which would take minutes in an interpreter.
 
-/// The scrypt device's path in the guest. The device is visible like [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). A write is
-/// a request: five little-endian numbers of four bytes (log2 N, r, p, the length of the key and the length of the
-/// password), followed by the password and the salt. The next read returns the key.
+/// The scrypt device's path in the guest. Guests reach the device in the same way as
+/// [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). A write is a request: five little-endian numbers of four bytes (log2 N, r, p,
+/// the length of the key and the length of the password), followed by the password and the salt. The next read returns
+/// the key.
 ///
 /// A write fails with `EINVAL` for an invalid request. It fails with `E2BIG` for more than [`MAX_SCRYPT_BLOCKS`], a key
 /// of more than 64 KiB, a request of more than 1 MiB, or a derivation that hashes more than 64 MiB. It fails with

@@ -255,8 +255,9 @@ impl Park {
     }
 }
 
-/// The displays device's path in the guest. The device is visible like [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). Each
-/// write is one display, in a format defined by the guest's driver and the embedder. Reads return nothing.
+/// The displays device's path in the guest. Guests reach the device in the same way as
+/// [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). Each write is one display, in a format defined by the guest's driver and the
+/// embedder. Reads return nothing.
 pub const DISPLAYS_DEVICE: &str = "/dev/glovebox/displays";
 
 /// Maximum number of displays retained per execution, regardless of their size. Each display is an allocation.

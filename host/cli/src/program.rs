@@ -40,8 +40,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Splits a command into words like a shell, without expansions. Returns `None` if there are no words or a
-    /// quotation is unterminated.
+    /// Splits a command into words like a shell, without expansions. Returns `None` if a quote is unterminated,
+    /// or if the command has no words or an empty first word.
     pub(crate) fn parse(command: &str) -> Option<Self> {
         let words = shlex::split(command)?;
         if words.first().is_none_or(String::is_empty) { None } else { Some(Self { words }) }

@@ -49,8 +49,8 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// The names or aliases of the runtimes to serve. Default: the default runtime of each language.
     pub runtimes: Vec<String>,
-    /// The directory of stored sessions, with one subdirectory per token. Default: `server`, next to the sessions of
-    /// the command line.
+    /// The directory or object-store URL for stored sessions, with one subdirectory or prefix per token. Default: the
+    /// directory `server` in the state directory.
     pub store: Option<PathBuf>,
     /// A file with the secret that seals stored sessions and suspended executions, 32 to 64 bytes. Default: none, so
     /// they are not sealed.

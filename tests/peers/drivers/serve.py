@@ -100,7 +100,8 @@ def timed(call: Callable[[], str]) -> tuple[float, str]:
 
 
 def turn(call: Callable[[], tuple[float, str]], budget_ms: float) -> dict[str, Any]:
-    """Repeats a call until the time budget is exhausted, at least once."""
+    """Makes a call at least once, and repeats it until the time budget is exhausted or `MAX_CALLS` is reached. Discards
+    the time of the first of several calls if it is below `WARM_UP_BELOW_MS`."""
     ms: list[float] = []
     answers: list[str] = []
     begun = time.perf_counter()
@@ -198,8 +199,8 @@ def answer(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
             return ""
 
         result = turn(lambda: timed(save), budget_ms)
-        # The check uses the last saved session.
         peer.close(session)
+        # Runs the code in the last saved session, so that the caller can compare the answer.
         restored = peer.restore(states[0])
         result["answers"] = [peer.run(restored, code).strip()]
         peer.close(restored)

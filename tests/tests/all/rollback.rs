@@ -256,8 +256,9 @@ fn committed_changes_survive_rollback() {
 fn restored_change_overwrites_own_later_commit() {
     let fail = "raise ValueError";
     for (before, pending, since, wanted) in [
-        // The file's contents in each state: on the host, after a failed script, after the commit, and at the end.
-        // `None` means that the file does not exist.
+        // The file's content on the host, its content after a failed script, a script to run and commit before the
+        // rollback, and the expected content at the end. A content of `None` means that the file does not exist; a
+        // script of `None` changes nothing.
         (None, Some("1"), None, Some("1")),
         (None, Some("1"), Some("open('d/a', 'w').write('2')"), Some("1")),
         (None, Some("1"), Some("os.remove('d/a'); os.rmdir('d')"), Some("1")),

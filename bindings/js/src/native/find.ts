@@ -52,7 +52,8 @@ function look(): Native | Error {
 
 /**
  * Returns the files that an environment variable lists. Without the variable, returns the files called `file` in the
- * native module's package and in the packages that it can resolve.
+ * native module's package, in `glovebox-sandbox-python` and in the platform's data package. Omits packages that are not
+ * installed.
  */
 export function interpreters(module: string, file: string, variable: string): string[] {
   const given = process.env[variable];

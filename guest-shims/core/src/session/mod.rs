@@ -1,6 +1,7 @@
 //! Sessions: interpreters that persist between executions.
 //!
-//! * [`SessionState`]: the state machine, on top of a [`SessionBackend`]; the `recovery` module replaces lost guests.
+//! * [`SessionState`]: the state machine, on top of a [`SessionBackend`]; the `recovery` module replaces unwound
+//!   guests.
 //! * [`Checkpoint`]: a saved state; [`Pages`]: its memory, as the difference from the image.
 //! * [`History`]: a session's checkpoints, their schedule, and the target of an undo.
 //! * [`SessionLedger`]: the total usage of all sessions.
@@ -148,7 +149,8 @@ pub trait SessionBackend {
     /// Called when the session has returned to a saved state.
     fn on_rollback_to(&mut self, _saved: &SavedCheckpoint) {}
 
-    /// Called when the guest was lost and the session has returned to a saved state. `why` is the reason for the loss.
+    /// Called when the guest was unwound and the session has returned to a saved state. `why` is the reason for the
+    /// unwinding.
     fn on_rollback(&self, _executions_lost: u64, _why: &str) {}
 
     /// Called when a checkpoint was due but exceeded the limit on all sessions.

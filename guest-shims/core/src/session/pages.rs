@@ -67,7 +67,7 @@ impl Pages {
     }
 
     /// Like [`write_to`](Self::write_to), but calls `write` with the address and content of each page. Stops and
-    /// returns `false` when `write` returns `false`.
+    /// returns `false` when `write` returns `false`, or when a page's address does not fit into 32 bits.
     pub fn write_with(&self, mut write: impl FnMut(u32, &[u8]) -> bool) -> bool {
         let page_bytes = u32::try_from(PAGE_BYTES).unwrap_or(u32::MAX);
         let mut pages = self.0.iter();

@@ -1,4 +1,5 @@
-//! Saved states of a session, and recovery from the loss of its guest: a rollback creates a new guest in a saved state.
+//! Saved states of a session, and its recovery after the guest was unwound: a rollback creates a new guest in a saved
+//! state.
 
 use std::{fmt, mem};
 
@@ -13,7 +14,7 @@ use super::{
 use crate::{Guest, GuestMachine as _, GuestState};
 
 impl<B: SessionBackend> SessionState<B> {
-    /// Takes the guest out of the session. If the guest was lost, rolls back first.
+    /// Takes the guest out of the session. If the guest was unwound, rolls back first.
     pub(super) fn take(&mut self) -> Result<Box<Guest<B::Machine>>, B::Error> {
         if let Phase::Unwound(why) = &self.phase {
             let why = why.clone();
@@ -29,7 +30,7 @@ impl<B: SessionBackend> SessionState<B> {
         }
     }
 
-    /// Puts the guest back after a call. Rolls back if the guest was lost, and ends the session if the guest exited.
+    /// Puts the guest back after a call. Rolls back if the guest was unwound, and ends the session if the guest exited.
     /// `to` is the rollback target; the default is the last checkpoint.
     pub(super) fn leave(
         &mut self,
@@ -51,7 +52,7 @@ impl<B: SessionBackend> SessionState<B> {
                 None
             }
             GuestState::Unwound => {
-                // Drop the lost guest first: the platform might not have room for a second instance.
+                // Drop the unwound guest first: the platform might not have room for a second instance.
                 drop(guest);
                 // If the rollback fails because another session has used the freed memory, the next call retries it.
                 self.roll_back(to, why()).unwrap_or_default()
@@ -59,8 +60,8 @@ impl<B: SessionBackend> SessionState<B> {
         }
     }
 
-    /// Rolls back a session whose guest was lost, or ends the session. Fails if no instance is available now. In that
-    /// case, the session has no guest but keeps its checkpoints, and the next call rolls it back.
+    /// Rolls back a session whose guest was unwound, or ends the session. Fails if no instance is available now. In
+    /// that case, the session has no guest but keeps its checkpoints, and the next call rolls it back.
     fn roll_back(&mut self, to: Option<SavedCheckpoint>, why: String) -> Result<Option<Rollback>, B::Error> {
         self.phase = Phase::Unwound(why.clone());
         if self.backend.setup().policy.on_unwind == OnUnwind::End {

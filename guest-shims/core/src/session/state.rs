@@ -13,7 +13,7 @@ use crate::{Guest, GuestMachine as _, GuestState, GuestValue, Outcome, Refusal, 
 
 /// A session: an interpreter that persists between executions, and its checkpoints.
 ///
-/// The `recovery` module replaces lost guests.
+/// The `recovery` module replaces unwound guests.
 pub struct SessionState<B: SessionBackend> {
     pub(super) backend: B,
     pub(super) phase: Phase<B::Machine>,
@@ -279,9 +279,9 @@ impl<B: SessionBackend> SessionState<B> {
     pub fn close(&mut self) -> Result<(), B::Error> {
         let closed = match self.take() {
             Ok(guest) => self.close_guest(guest),
-            // The session had already ended, or its guest was lost and could not be restored.
+            // The session had already ended, or its guest was unwound and could not be restored.
             Err(_) if matches!(self.phase, Phase::Ended(_)) => return Ok(()),
-            // The guest was lost, and no instance is available to run exit handlers in.
+            // The guest was unwound, and no instance is available to run exit handlers in.
             Err(error) => Err(error),
         };
         self.end("it was closed".into());
@@ -299,7 +299,7 @@ impl<B: SessionBackend> SessionState<B> {
         closed
     }
 
-    /// Updates the session's description. The memory size stays unchanged if the guest is lost.
+    /// Updates the session's description. The memory size stays unchanged if the guest was unwound.
     pub fn update(&mut self, info: &mut SessionInfo) {
         info.executions = self.executions;
         info.rollbacks = self.rollbacks;

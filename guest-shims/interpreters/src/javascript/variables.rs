@@ -191,7 +191,8 @@ impl BootedGuest<'_> {
         Ok(value)
     }
 
-    /// Reads the JSON form of the script's global `name`, whose text is `text`.
+    /// Reads the script's global variable `name` as JSON. `text` is the content of the string `name`. Returns `None` if
+    /// `keepGlobal` returns no result.
     fn read_global(&mut self, name: JsValue, text: &str, max_bytes: u32) -> Result<Option<GlobalJson>, DriverError> {
         if !is_identifier(text) {
             return Ok(Some(GlobalJson::NotState));

@@ -38,7 +38,7 @@ pub(crate) enum GlobalJson {
     Refused(String),
     /// The JSON text exceeds the maximum size of the file.
     TooLong,
-    /// The global is not state, for example because it is a function.
+    /// The global is skipped without a message, for example because it is a function.
     NotState,
 }
 

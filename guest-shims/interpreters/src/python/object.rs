@@ -48,7 +48,7 @@ const REPLY_BYTES: u32 = 2 << 20;
 
 /// The offset of the argument vector (two words) in the scratch area above the stack.
 const ARGUMENTS: u32 = 0;
-/// The offset of the mark in the scratch area.
+/// The offset of the mark in the scratch area (see [`Interpreter::is_marked`]).
 const MARK: u32 = 8;
 /// The size of the scratch area, in bytes.
 pub(super) const SCRATCH_BYTES: u32 = 64;
@@ -183,14 +183,15 @@ impl<'a> Interpreter<'a> {
         Ok(bytes)
     }
 
-    /// Returns `true` if the mark is set: an earlier script in this instance had arguments, environment, standard
+    /// Returns `true` if the mark is set: the last script in this instance had arguments, an environment, standard
     /// input or a name.
     pub(super) fn is_marked(&mut self) -> Result<bool, DriverError> {
         let scratch = self.anchors.get("scratch")?;
         Ok(self.word(scratch, MARK)? != 0)
     }
 
-    /// Sets or clears the mark. The mark is in guest memory, so it is saved and forked with all other state.
+    /// Records whether the last script in this instance had arguments, an environment, standard input or a name. The
+    /// mark is in guest memory, so it is saved and forked with all other state.
     pub(super) fn set_mark(&mut self, marked: bool) -> Result<(), DriverError> {
         let scratch = self.anchors.get("scratch")?;
         self.write_word(scratch, MARK, u32::from(marked))

@@ -145,13 +145,14 @@ impl HostDirectory {
         self.writing.is_some()
     }
 
-    /// Returns the counts of interrupted commits that were finished, undone and discarded at opening.
+    /// Returns the numbers of interrupted commits that were finished, undone or discarded when the directory was
+    /// opened.
     #[must_use]
     pub fn recovered(&self) -> Recovery {
         self.recovered
     }
 
-    /// Returns the counts of entries that were hidden from guests so far.
+    /// Returns the numbers of entries hidden from guests so far.
     #[must_use]
     pub fn skipped(&self) -> SkippedEntries {
         SkippedEntries {

@@ -15,7 +15,7 @@
 //! | `pending` | calls that the caller of a started execution answers |
 //! | `abandoned` | limits on the memory of abandoned calls |
 //! | `relay` | tools for scripts that run in another process |
-//! | `stubs` | declarations of tools with types, for editors, type checkers and models |
+//! | `stubs` | typed declarations of tools, for editors, type checkers and models |
 //! | `tool_policy` | [`ToolPolicy`], the policy's restrictions on one tool; the checks of calls against them |
 
 mod abandoned;

@@ -15,10 +15,10 @@
 //!
 //! The boot scripts define a function, the namer, which returns an error message with the name of a value. The engine
 //! calls the namer if a callee is not a function or constructor, a value is not iterable, or `undefined` or `null` is
-//! destructured. The added global contains the address of the namer's value, or zero.
+//! destructured. The module gets a new global, [`NAMER`], which contains the address of the namer's value, or zero.
 //!
-//! The changes apply only to specific binaries. The error for unexpected code contains the function's name. The
-//! comments on generators describe the generated code.
+//! The changes apply only to specific binaries. If a function's code is not the expected code, the error names the
+//! function. Comments on Rust functions that emit code describe the emitted code.
 
 mod splices;
 #[cfg(test)]

@@ -80,7 +80,8 @@ pub(super) fn through_bytes(started: &Started) -> Suspended {
     Suspended::from_bytes(&suspended.to_bytes(None), None).unwrap()
 }
 
-/// Replaces the numbers that differ between runs: times and random numbers.
+/// Returns standard output and standard error without words of nine or more bytes. The times and random numbers, which
+/// differ between runs, are that long.
 fn without_chance(execution: &Execution) -> (String, String) {
     let words = |text: &str| {
         let others = text.split_whitespace().filter(|word| word.len() < 9);

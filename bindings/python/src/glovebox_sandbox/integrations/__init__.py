@@ -2,5 +2,5 @@
 GloveboxExecutor`.
 
 A module imports its framework when the module is imported; this package imports no framework. `docs/frameworks.md`
-shows the use of each adapter.
+shows how to use each adapter.
 """

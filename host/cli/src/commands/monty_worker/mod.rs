@@ -59,7 +59,7 @@ const TURN_TOOL: &str = "monty_turn";
 /// Maximum time for an execution to end after its last event.
 const END: Duration = Duration::from_secs(10);
 
-/// Kinds of requests and events, which are field numbers in the protocol.
+/// Field numbers of the request kinds in the protocol.
 mod request {
     pub(super) const CONFIGURE: u64 = 1;
     pub(super) const FEED: u64 = 3;
@@ -72,6 +72,7 @@ mod request {
     pub(super) const ABORT_FEED: u64 = 11;
 }
 
+/// Field numbers of the event kinds in the protocol.
 mod event {
     pub(super) const PRINT: u64 = 1;
     pub(super) const FUNCTION_CALL: u64 = 2;

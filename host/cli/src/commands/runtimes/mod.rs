@@ -242,8 +242,8 @@ fn runtimes_and_tools(host: &Host) -> anyhow::Result<Vec<RuntimeOrTool>> {
 fn select(host: &Host, args: &NameArgs, unnamed: DefaultSelection) -> anyhow::Result<Vec<RuntimeOrTool>> {
     let known = runtimes_and_tools(host)?;
     if args.names.is_empty() {
-        // `glovebox run` starts scripts on the default runtimes, or on the runtimes from which the default runtimes are
-        // derived.
+        // `glovebox run` uses the default runtime of a language. If that runtime is an image whose preloaded modules
+        // the script does not mention, `glovebox run` uses the runtime on which the image is based.
         let starts = Language::ALL.into_iter().map(|language| host.engine.runtime_for(language, ""));
         let starts = starts.collect::<Result<Vec<_>, _>>()?;
         let is_needed = |known: &RuntimeOrTool| match known {

@@ -1,4 +1,4 @@
-//! Declarations of tools with types: a Python stub, or TypeScript declarations.
+//! Typed declarations of tools: a Python stub or TypeScript declarations.
 //!
 //! Schemas, names and descriptions can come from untrusted servers. They are bounded in number, depth and size, and
 //! escaped, so that every declaration is valid source text.
@@ -34,7 +34,7 @@ const MAX_BYTES: usize = 1 << 20;
 /// Maximum length of a tool's description in characters.
 const MAX_DESCRIPTION_CHARS: usize = 2_000;
 
-/// Returns declarations of tools with types, for editors, type checkers and models: a stub (`.pyi`) for Python, and
+/// Returns typed declarations of the tools, for editors, type checkers and models: a stub (`.pyi`) for Python, and
 /// TypeScript declarations (`.d.ts`) for JavaScript. They declare the global `tools` of scripts.
 ///
 /// The types come from the tools' schemas ([`Tool::schema`], [`Tool::result_schema`]), which can be untrusted. A type
