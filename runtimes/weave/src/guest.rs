@@ -473,7 +473,7 @@ impl GuestLibrary<'_> {
     pub(crate) fn check(&self, guest: &str) -> Result<(), WeaveError> {
         match u32::try_from(self.bytes()) {
             Ok(_) => Ok(()),
-            Err(_) => Err(WeaveError::unsupported(guest, "its library is larger than 4 GiB")),
+            Err(_) => Err(WeaveError::unsupported(guest, "the library is larger than 4 GiB")),
         }
     }
 

@@ -167,7 +167,7 @@ impl Sandbox {
     /// its output, [`run`](Self::run) the recording's [`request`](Recording::request).
     ///
     /// # Errors
-    /// [`ExecuteError::NotRepeated`] if a result differs, [`ExecuteError::OtherImage`] if the sandbox has another image.
+    /// [`ExecuteError::NotRepeated`] if a result differs, [`ExecuteError::OtherImage`] if the image differs.
     /// Other errors are those of [`run`](Self::run).
     pub fn replay(&self, recording: &Recording) -> Result<Execution, ExecuteError> {
         self.run(recording.request())
