@@ -43,8 +43,8 @@ macro_rules! boot_code {
 }
 
 pub(super) const COMMAND: &str = boot_code!("boot/park.py");
-/// Only the reactor build has Pillow and pandas, so only its boot code ends with the image codecs and the Parquet engine.
-/// Their sources are string literals, because each file is compiled as a module of its own.
+/// Only the reactor build has Pillow and pandas, so only its boot code ends with the image codecs and the Parquet
+/// engine. Their sources are string literals, because each file is compiled as a module of its own.
 pub(super) const REACTOR: &str = concat!(
     boot_code!(),
     "\nIMAGE_SOURCES = {'jpeg_read': r'''",

@@ -13,6 +13,7 @@ FIXED_BINARY, MAP, DURATION, LARGE_UTF8 = 15, 17, 18, 20
 SCHEMA = 1  # the type of the message
 VERSION_5 = 4
 MAX_FIELDS = 100_000
+MAX_TEXT_BYTES = 1 << 14  # many fields can share one text
 
 
 class Table:
@@ -47,6 +48,8 @@ class Table:
         if at is None:
             return None
         size = struct.unpack_from("<I", self.data, at)[0]
+        if size > MAX_TEXT_BYTES:
+            raise ValueError("invalid Arrow schema")
         return self.data[at + 4 : at + 4 + size].decode()
 
     def tables(self, number):

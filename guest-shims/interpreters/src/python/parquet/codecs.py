@@ -11,6 +11,7 @@ import numpy as np
 NAMES = {0: "uncompressed", 1: "snappy", 2: "gzip", 3: "lzo", 4: "brotli", 5: "lz4 (Hadoop)", 6: "zstd", 7: "lz4"}
 NUMBERS = {None: 0, "none": 0, "uncompressed": 0, "snappy": 1, "gzip": 2}
 MAX_PAGE_BYTES = 1 << 28
+MAX_MEMBERS = 1024  # of a page with gzip, because each member copies the data after it
 
 
 def decompress(codec, data, size):
@@ -38,7 +39,7 @@ def broken(reason):
 
 def gunzip(data, size):
     parts = []
-    while True:
+    while len(parts) < MAX_MEMBERS:
         member = zlib.decompressobj(47)  # zlib or gzip
         try:
             parts.append(member.decompress(data, size + 1))
@@ -48,6 +49,7 @@ def gunzip(data, size):
         if size <= 0 or not member.unused_data:
             return b"".join(parts)
         data = member.unused_data
+    raise broken("compressed data has too many parts")
 
 
 def unsnap(data, size):

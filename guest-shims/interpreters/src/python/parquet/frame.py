@@ -36,6 +36,7 @@ class Reader:
         metadata = thrift.Reader(footer).struct()
         self.schema = schema.read_schema(metadata[2])
         self.fields, self.leaves = self.schema.children, self.schema.leaves() if self.schema.children else []
+        self.positions = {leaf: at for at, leaf in enumerate(self.leaves)}
         self.groups, self.count = metadata[4], metadata[3]
         if self.count < 0 or self.count != sum(group[3] for group in self.groups):
             raise broken("the numbers of rows differ")
@@ -56,7 +57,8 @@ class Reader:
         index = [name for name in self.pandas.get("index_columns") or [] if isinstance(name, str)]
         by_name = {field.name: field for field in reversed(self.fields)}
         levels = [by_name[name] for name in index if name in by_name]
-        chosen = [field for field in chosen if field not in levels]
+        hidden = set(levels)
+        chosen = [field for field in chosen if field not in hidden]
         wanted = list(dict.fromkeys([*chosen, *levels]))
         conditions = labels.conditions(filters)
         tested = [self.named(name, by_name) for group in conditions for name, _, _ in group]
@@ -110,7 +112,7 @@ class Reader:
 
     def leaf(self, node, categories=None):
         column = pages.Column(node, categories)
-        position = self.leaves.index(node)
+        position = self.positions[node]
         for group in self.groups:
             column.read_chunk(self.file, self.size, group[1][position], group[3])
         return column.finish()

@@ -51,9 +51,7 @@ def column_index(metadata, described, names):
     levels = metadata.get("column_indexes") or []
     wanted = [described[name]["name"] if name in described else name for name in names]
     if len(levels) > 1:
-        rows = [ast.literal_eval(name) for name in wanted]
-        if any(not isinstance(row, tuple) or len(row) != len(levels) for row in rows):
-            raise ValueError("invalid Parquet file: a column label is damaged")
+        rows = [as_tuple(name, len(levels)) for name in wanted]
         columns = [[row[at] for row in rows] for at in range(len(levels))]
         titles = [level.get("name") for level in levels]
         found = [converted(pd.Index(column), level) for column, level in zip(columns, levels)]
@@ -61,6 +59,17 @@ def column_index(metadata, described, names):
     title = levels[0].get("name") if levels else None
     index = pd.Index(wanted, name=title) if wanted else pd.Index([], dtype="str", name=title)
     return converted(index, levels[0]).rename(title) if levels else index
+
+
+def as_tuple(name, size):
+    """Parses the label of a column below several levels."""
+    try:
+        row = ast.literal_eval(name)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        row = None
+    if not isinstance(row, tuple) or len(row) != size:
+        raise ValueError("invalid Parquet file: a column label is damaged")
+    return row
 
 
 def converted(index, level):

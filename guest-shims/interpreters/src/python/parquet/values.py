@@ -13,6 +13,7 @@ import pandas as pd
 
 EPOCH_DAY = 2_440_588  # the Julian day of 1970-01-01
 DAY_NS = 86_400_000_000_000
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # of `datetime.date`
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 _exact = decimal.Context(prec=200)
@@ -22,6 +23,8 @@ def finish(node, found):
     kind = node.type[0]
     if kind == "int":
         return found.astype(f"{'i' if node.type[2] else 'u'}{node.type[1] // 8}", copy=False)
+    if kind == "date" and len(found) and (found.min() < FIRST_DAY or found.max() > LAST_DAY):
+        raise ValueError(f"cannot read column {node.label!r}: a date is outside the years 1 to 9999")
     if kind == "timestamp" and found.dtype.names:  # INT96
         days = found["day"].astype(np.int64) - EPOCH_DAY
         if len(days) and (days.min() < -106_752 or days.max() > 106_751):
