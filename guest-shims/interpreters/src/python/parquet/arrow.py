@@ -9,9 +9,10 @@ import struct
 
 UNITS = ["s", "ms", "us", "ns"]
 NULL, INT, FLOAT, BINARY, UTF8, BOOL, DECIMAL, DATE, TIME, TIMESTAMP, _, LIST, STRUCT = range(1, 14)
-FIXED_BINARY, MAP, DURATION, LARGE_UTF8 = 15, 17, 18, 20
+FIXED_BINARY, FIXED_LIST, MAP, DURATION, LARGE_UTF8, LARGE_LIST = 15, 16, 17, 18, 20, 21
 SCHEMA = 1  # the type of the message
 VERSION_5 = 4
+MAX_DEPTH = 32
 MAX_FIELDS = 100_000
 MAX_TEXT_BYTES = 1 << 14  # many fields can share one text
 
@@ -62,18 +63,23 @@ class Table:
 
 
 def read_arrow(text):
-    """Returns, by column, what Parquet's schema lacks: `(name, detail)`. Returns `None` if the schema is damaged."""
+    """Returns, by column, what Parquet's schema lacks (see `field_type`). Returns `None` if the schema is damaged."""
     try:
         data = base64.b64decode(text)
         at = 8 if data[:4] == b"\xff" * 4 else 4
         data = data[at:]
         schema = Table(data, struct.unpack_from("<I", data)[0]).table(2)
-        return {field.text(0): field_type(field) for field in schema.tables(1)}
+        budget = iter(range(MAX_FIELDS))
+        return {field.text(0): field_type(field, budget) for field in schema.tables(1)}
     except (struct.error, ValueError, AttributeError, OverflowError):
         return None
 
 
-def field_type(field):
+def field_type(field, budget, depth=0):
+    """Returns `(name, detail)`, or `("nested", types)` for a field with children, or `None`."""
+    # Fields can share children, so a small schema could expand to any size.
+    if next(budget, None) is None or depth > MAX_DEPTH:
+        raise ValueError("invalid Arrow schema")
     dictionary = field.table(4)
     if dictionary is not None:
         return ("dictionary", bool(dictionary.scalar(2, "<B")))
@@ -82,6 +88,8 @@ def field_type(field):
         return ("timestamp", details.text(1))
     if kind == DURATION:
         return ("duration", UNITS[details.scalar(0, "<h", 1) & 3])
+    if kind in (LIST, LARGE_LIST, FIXED_LIST, MAP, STRUCT):
+        return ("nested", [field_type(child, budget, depth + 1) for child in field.tables(5)])
     return None
 
 

@@ -94,6 +94,7 @@ class Reader:
         """Returns a column as a Series."""
         described = self.described.get(field.name) or {}
         if field.children or field.optionality == schema.REPEATED:
+            refine(field, (self.origin or {}).get(field.name))
             return self.as_series(nested.build(field, self.levels_reader()))
         ordered = self.category_order(field, described)
         if ordered is not None:
@@ -162,6 +163,26 @@ class Reader:
                 field.type = detail
             elif self.origin is None and described_type in ("timedelta64[ns]", "timedelta64[us]", "timedelta64[ms]"):
                 field.type = ("duration", described_type[12:14])
+
+
+def refine(node, detail):
+    """Adds the time zones and the units of durations below a nested column, as far as Arrow's schema tells them."""
+    if detail is None:
+        return
+    kind, nested_details = node.type, detail[1] if detail[0] == "nested" else []
+    if node.children:
+        if kind[0] in ("list", "map"):
+            node = node.children[0]
+        if kind[0] == "map" and nested_details:
+            entries = nested_details[0]
+            nested_details = entries[1] if entries is not None and entries[0] == "nested" else []
+        for child, inner in zip(node.children, nested_details):
+            refine(child, inner)
+    elif detail[0] == "timestamp" and detail[1] and kind[0] == "timestamp":
+        if kind[2] is not None or node.physical == schema.INT96:
+            node.type = ("timestamp", kind[1], detail[1])
+    elif detail[0] == "duration" and kind == ("int", 64, True):
+        node.type = detail
 
 
 def read_footer(file, size):

@@ -98,6 +98,9 @@ def time_of(number, unit):
 def to_objects(kind, found, valid):
     """Returns Python objects, as in pyarrow's structs."""
     result = to_array(kind, found, valid)
+    if kind[0] == "timestamp" and kind[2] is not None and kind[1] != "ns":
+        index = pd.DatetimeIndex(result).tz_localize("UTC").tz_convert(zone(kind[2]))
+        return [None if item is pd.NaT else item for item in index.to_pydatetime()]
     if result.dtype.kind == "f":
         result = result.tolist()
         if valid is not None:
