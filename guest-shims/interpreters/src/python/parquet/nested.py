@@ -8,19 +8,20 @@ ancestors are present. A *slot* is a place for a value of a group or list. Each 
 import numpy as np
 
 
-def build(node, read, as_list=False, repetition=0, definition=0):
+def build(node, read, convert=None, repetition=0, definition=0):
     """Returns an array of the node's values for all slots, or `None` for nulls.
 
-    `read` returns the values and levels of a leaf. `as_list` requests Python objects, as structs contain.
+    `read` returns the values and levels of a leaf. `convert` is a function of `values` that adds a leaf's nulls:
+    `to_objects` below structs and maps, `to_elements` below their lists, and `to_array` (`None`) elsewhere.
     """
     if node.type[0] in ("list", "map") and len(node.children) == 1 and node.children[0].optionality == 2:
-        return build_list(node, node.children[0], read, repetition, definition)
+        return build_list(node, node.children[0], read, convert, repetition, definition)
     if node.optionality == 2:  # a repeated field without a list around it
-        return build_list(node, node, read, repetition, definition)
-    return build_one(node, read, as_list, repetition, definition)
+        return build_list(node, node, read, convert, repetition, definition)
+    return build_one(node, read, convert, repetition, definition)
 
 
-def build_one(node, read, as_list, repetition, definition):
+def build_one(node, read, convert, repetition, definition):
     if node.children:
         return build_struct(node, read, repetition, definition)
     found, definitions, repetitions = read(node)
@@ -30,7 +31,7 @@ def build_one(node, read, as_list, repetition, definition):
         valid = definitions[slots] == node.definition
         if valid.all():
             valid = None
-    return (values.to_objects if as_list else values.to_array)(node.type, found, valid)
+    return (convert or values.to_array)(node.type, found, valid)
 
 
 def starts(definitions, repetitions, count, repetition, definition):
@@ -44,7 +45,7 @@ def starts(definitions, repetitions, count, repetition, definition):
 
 
 def build_struct(node, read, repetition, definition):
-    columns = [build(child, read, True, repetition, definition) for child in node.children]
+    columns = [build(child, read, values.to_objects, repetition, definition) for child in node.children]
     names = [child.name for child in node.children]
     if len({len(column) for column in columns}) != 1:
         raise ValueError(f"invalid Parquet file: the fields of column {node.label!r} differ in length")
@@ -62,7 +63,7 @@ def presence(node, read, repetition, definition):
     return definitions[starts(definitions, repetitions, 0, repetition, definition)] >= node.definition
 
 
-def build_list(node, repeated, read, repetition, definition):
+def build_list(node, repeated, read, convert, repetition, definition):
     found, definitions, repetitions = read(node.leaves()[0])
     slots = starts(definitions, repetitions, 0, repetition, definition)
     is_element = (definitions >= repeated.definition) & (repetitions <= repeated.repetition)
@@ -72,18 +73,18 @@ def build_list(node, repeated, read, repetition, definition):
     present = (definitions[slots] >= defined).tolist()
     levels = repeated.repetition, repeated.definition
     if node.type[0] == "map" and len(repeated.children) == 2:
-        keys, items = (build(child, read, True, *levels) for child in repeated.children)
+        keys, items = (build(child, read, values.to_objects, *levels) for child in repeated.children)
         elements = list(zip(keys, items, strict=True))
     else:
-        elements = build_elements(node, repeated, read, levels)
+        elements = build_elements(node, repeated, read, values.to_elements if convert else None, levels)
     rows = zip(bounds, bounds[1:], present)
     return values.as_objects([elements[begin:end] if exists else None for begin, end, exists in rows])
 
 
-def build_elements(node, repeated, read, levels):
+def build_elements(node, repeated, read, convert, levels):
     # The format's rules for lists without the usual group of one field.
     if node is repeated or not repeated.children:
-        return build_one(repeated, read, False, *levels)
+        return build_one(repeated, read, convert, *levels)
     if len(repeated.children) > 1 or repeated.name in ("array", f"{node.name}_tuple"):
         return build_struct(repeated, read, *levels)
-    return build(repeated.children[0], read, False, *levels)
+    return build(repeated.children[0], read, convert, *levels)

@@ -110,6 +110,13 @@ def to_objects(kind, found, valid):
     return result
 
 
+def to_elements(kind, found, valid):
+    """Returns a numpy array, as in pyarrow's lists below structs and maps, where timestamps are Python objects."""
+    if kind[0] == "timestamp" and kind[1] != "ns":
+        return as_objects(to_objects(kind, found, valid))
+    return to_array(kind, found, valid)
+
+
 MASKED = {
     **{("int", bits, True): f"Int{bits}" for bits in (8, 16, 32, 64)},
     **{("int", bits, False): f"UInt{bits}" for bits in (8, 16, 32, 64)},
