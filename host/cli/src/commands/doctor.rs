@@ -78,7 +78,8 @@ impl Finding {
 
     /// Returns a failed check, with an error and its causes as the detail.
     fn failed(check: impl Into<String>, error: impl Into<anyhow::Error>, remedy: impl Into<String>) -> Self {
-        let detail = format!("{:#}", error.into());
+        let error: anyhow::Error = error.into();
+        let detail = glovebox::with_causes(error.as_ref());
         Self { status: Status::Wrong, remedy: Some(remedy.into()), ..Self::ok(check, detail) }
     }
 }

@@ -147,7 +147,7 @@ pub(super) fn workers_config(global: &GlobalArgs, host: &Host, job: WorkerJob<'_
 fn prepare_tools(host: &Host) {
     for tool in host.engine.tools().unwrap_or_default().iter().filter(|tool| tool.fetched || tool.bundled) {
         if let Err(error) = host.with_progress(|engine| engine.prepare(&tool.name)) {
-            note(&format!("cannot prepare `{}` for workers: {:#}", tool.name, anyhow::Error::from(error)));
+            note(&format!("cannot prepare `{}` for workers: {}", tool.name, glovebox::with_causes(&error)));
         }
     }
 }
