@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{Arc, Barrier},
     thread,
@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 
 use crate::server::{Server, in_session, kill, peak_kib, python, until};
 
-/// Reads a request. Returns its body, or its header `x-key` if it has no body.
-pub(crate) fn read_request(stream: &TcpStream) -> String {
+/// Reads a request. Returns its body, or its header `x-key` if it has no body. Fails if the client closes the connection
+/// before the request is complete.
+pub(crate) fn read_request(stream: &TcpStream) -> io::Result<String> {
     let mut lines = BufReader::new(stream);
     let (mut length, mut key, mut head) = (0, String::new(), String::new());
-    while lines.read_line(&mut head).unwrap() > 2 {
+    while lines.read_line(&mut head)? > 2 {
         let (name, value) = head.split_once(": ").unwrap_or_default();
         match name.to_ascii_lowercase().as_str() {
             "content-length" => length = value.trim().parse().unwrap(),
@@ -25,9 +26,12 @@ pub(crate) fn read_request(stream: &TcpStream) -> String {
         }
         head.clear();
     }
+    if !head.ends_with('\n') {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     let mut body = vec![0; length];
-    lines.read_exact(&mut body).unwrap();
-    if length == 0 { key } else { String::from_utf8(body).unwrap() }
+    lines.read_exact(&mut body)?;
+    Ok(if length == 0 { key } else { String::from_utf8(body).unwrap() })
 }
 
 /// Starts a service that answers each request with its body, or with its header `x-key` if it has no body.
@@ -37,7 +41,7 @@ fn echo() -> SocketAddr {
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let body = read_request(&stream);
+            let Ok(body) = read_request(&stream) else { continue };
             let answer =
                 format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
             stream.write_all(answer.as_bytes()).unwrap();
@@ -131,7 +135,7 @@ fn held_back() -> SocketAddr {
         for stream in listener.incoming() {
             let (mut stream, all) = (stream.unwrap(), Arc::clone(&all));
             thread::spawn(move || {
-                read_request(&stream);
+                let _ = read_request(&stream);
                 all.wait();
                 let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {LONG}\r\nconnection: close\r\n\r\n\"");
                 let begun =
