@@ -189,7 +189,7 @@ fn huge_types_are_rejected() {
         (lifted, "effective type size exceeds the limit"),
         (format!(r#"(component {nested} (import "g" (func (param "p" $t19999))))"#), "type nesting is too deep"),
         (format!("(component {types})"), "no function `f`"),
-        (format!("(component {many})"), "contain more than 250000 items (imports, exports, types)"),
+        (format!("(component {many})"), "contains more than 250000 items (imports, exports and types)"),
     ];
     let table = table.map(|(text, words)| (wat::parse_str(text).unwrap(), words));
     let parts = [1_000, 1_001, 50_000, 500_000].map(|depth| {
