@@ -63,6 +63,7 @@ impl Case {
             name: "script".into(),
             session: session.to_owned(),
             action,
+            concurrent: false,
             expect: Expect::default(),
             expect_on: BTreeMap::new(),
         };

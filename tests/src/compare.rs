@@ -3,19 +3,15 @@
 
 use serde_json::Value;
 
-use crate::{Case, StepResult};
+use crate::{Case, Step, StepResult};
 
 /// Returns `true` if this result and the case's later results depend on real time despite a fixed clock. The causes are
 /// an interruption shortly before the timeout, and concurrent tool calls.
 #[must_use]
-pub fn depends_on_time(case: &Case, result: &StepResult) -> bool {
+pub fn depends_on_time(case: &Case, step: &Step, result: &StepResult) -> bool {
     let StepResult::Executed { observed, .. } = result else { return false };
-    let time = |call: &Value, key: &str| call[key].as_f64().expect("a call has its times");
-    let mut pairs = observed.tool_calls.iter().zip(observed.tool_calls.iter().skip(1));
-    let at_once =
-        pairs.any(|(one, next)| time(one, "started_ms") + time(one, "duration_ms") > time(next, "started_ms"));
     let limits = &case.policy.limits;
-    at_once || observed.duration_ms >= limits.timeout_ms.saturating_sub(limits.timeout_reserve_ms) as f64
+    step.concurrent || observed.duration_ms >= limits.timeout_ms.saturating_sub(limits.timeout_reserve_ms) as f64
 }
 
 /// Returns the part of a result that is reproducible under a fixed clock and seeded entropy.

@@ -82,6 +82,8 @@ pub struct Step {
     pub session: String,
     /// The action of the step.
     pub action: Action,
+    /// `true` if the script makes concurrent tool calls. Its fuel then depends on when each reply arrives.
+    pub concurrent: bool,
     /// The expectations for runtimes without an entry in `expect_on`.
     pub expect: Expect,
     /// The expectations for specific runtimes, by the runtime's name or a prefix of it.
@@ -98,6 +100,7 @@ pub(crate) struct StepFile {
     pub(crate) javascript: Option<String>,
     pub(crate) request: Request,
     pub(crate) expect: Option<toml::Table>,
+    concurrent: bool,
     session: Option<String>,
     get: Option<String>,
     /// JSON text, by variable name, because TOML has no null.
@@ -187,6 +190,7 @@ impl StepFile {
             name: self.script.clone().unwrap_or_else(|| format!("{number}: {what}")),
             session: self.session.clone().unwrap_or_else(|| FIRST_SESSION.into()),
             action,
+            concurrent: self.concurrent,
             expect,
             expect_on: BTreeMap::new(),
         })

@@ -77,7 +77,7 @@ fn differences(called: &ComponentBackend, runtime: &str, mut case: Case) -> Stri
     fixed(&mut case.policy);
     let expected = EngineBackend::of_runtime(runtime).run(&case);
     for (step, (expected, seen)) in case.steps.iter().zip(expected.iter().zip(&called.run(&case))) {
-        let by_time = depends_on_time(&case, expected) || depends_on_time(&case, seen);
+        let by_time = depends_on_time(&case, step, expected) || depends_on_time(&case, step, seen);
         let (one, other) = (comparable(expected, by_time), comparable(seen, by_time));
         if one != other {
             report += &format!("[fixed: {}] the engine says\n{one:#?}\nthe component\n{other:#?}\n", step.name);

@@ -155,7 +155,7 @@ fn differences(shared: &Shared, runtime: &str, results: &[StepResult]) -> String
     let mut report = String::new();
     let case = &shared.fixed;
     for (step, (expected, seen)) in case.steps.iter().zip(shared.by_engine(runtime).iter().zip(results)) {
-        let by_time = depends_on_time(case, expected) || depends_on_time(case, seen);
+        let by_time = depends_on_time(case, step, expected) || depends_on_time(case, step, seen);
         let (one, other) = (comparable(expected, by_time), comparable(seen, by_time));
         if one != other {
             report += &format!("[fixed: {}] the engine gives\n{one:#?}\nthe provider\n{other:#?}\n", step.name);
