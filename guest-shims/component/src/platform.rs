@@ -23,7 +23,7 @@ pub type ExecutionCtx = glovebox_core::ExecutionCtx<ComponentPlatform>;
 /// a microsecond.
 const SLICE_FUEL: u64 = 2_000_000;
 
-/// The component's platform for one execution.
+/// The clock of one execution in the component.
 #[derive(Debug, Default)]
 pub struct ComponentPlatform {
     watch: Stopwatch,

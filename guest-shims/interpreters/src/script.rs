@@ -56,7 +56,7 @@ pub struct Script<'a> {
 static NO_VARIABLES: BTreeMap<String, String> = BTreeMap::new();
 
 impl<'a> Script<'a> {
-    /// Returns a script without arguments, variables and input. The instance is reused afterwards.
+    /// Creates a script without arguments, variables or input, whose instance is reused afterwards.
     pub(crate) fn plain(source: &'a str, name: &'a str) -> Self {
         Self {
             source,

@@ -162,9 +162,9 @@ impl Vfs {
         self.state.usage.inodes
     }
 
-    /// Sets a ceiling on [`bytes_used`](Self::bytes_used) in addition to the quotas, for an embedder with a common
-    /// memory limit. Default: no ceiling. The mount cache shrinks immediately. Other usage above the ceiling is
-    /// unaffected, and only growth is refused.
+    /// Sets a ceiling on [`bytes_used`](Self::bytes_used) in addition to the quotas, for an embedder that limits the
+    /// memory of several file systems together. Default: no ceiling. The mount cache shrinks immediately. Other data
+    /// remains even if it exceeds the ceiling, but cannot grow.
     pub fn set_available_bytes(&mut self, ceiling_bytes: u64) {
         self.available_bytes = ceiling_bytes;
         let bound = self.cache_bound();

@@ -125,7 +125,7 @@ impl Vfs {
         Ok((inode.root, Arc::from(at.path()), source))
     }
 
-    /// Returns the target of a name in a mounted directory that is too large to list.
+    /// Looks up a name in a mounted directory that is too large to list.
     pub(crate) fn look_up(&mut self, dir: InodeId, name: &str) -> Result<Option<InodeId>, VfsError> {
         let inode = self.inode(dir)?;
         if let Some(entry) = inode.entries().and_then(|entries| entries.get(name)) {

@@ -166,7 +166,7 @@ pub enum ServiceError {
     NoRoom,
     /// The memory budget has no room for the bytes of an execution, which therefore remains suspended in the service.
     #[error(
-        "the server's memory for suspended executions is full (`http.bodies_bytes`); the execution still waits; try again later"
+        "the server's memory for suspended executions is full (`http.bodies_bytes`); the execution is still suspended; try again later"
     )]
     NoRoomToSuspend,
     /// The memory budget has no room for the bytes of an execution whose calls need approval. The execution was

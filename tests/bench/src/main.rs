@@ -59,7 +59,8 @@ fn main() -> anyhow::Result<()> {
         let apart = sandbox(&self::engine(&args)?, runtime, Checkpoints::Never)?;
         let bar = bar(&runtime.name, work.rounds());
         let subject = Subject::new(&program, &args, &engine, runtime, [&plain, &saving, &apart], rival.as_ref())?;
-        let measured = subject.measure(work, &bar).with_context(|| format!("cannot measure `{}`", runtime.name));
+        let measured =
+            subject.measure(work, &bar).with_context(|| format!("cannot run the benchmark of `{}`", runtime.name));
         bar.finish_and_clear();
         report.add(runtime, rival.as_ref(), &measured?);
     }

@@ -355,7 +355,7 @@ impl BootedGuest<'_> {
         Ok(words)
     }
 
-    /// Returns the address of the object in a property of `object`. The caller owns the reference.
+    /// Returns the address of the object that is the value of a property. The caller owns the reference.
     fn function(&mut self, object: JsValue, name: &str) -> Result<u32, DriverError> {
         self.guest.write_text(self.at.name, name.as_bytes())?;
         let value = self.guest.property(object, self.at.name)?;

@@ -202,7 +202,7 @@ struct Build {
     module_loader: &'static [u32],
     /// The table slot of `js_std_promise_rejection_tracker`.
     rejection_tracker: u32,
-    /// `true` if the recipe makes the engine call the boot scripts to name callees in errors.
+    /// `true` if the engine calls the boot scripts to find the names of callees for error messages.
     names_callees: bool,
 }
 

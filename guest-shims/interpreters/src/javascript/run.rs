@@ -159,8 +159,8 @@ impl BootedGuest<'_> {
         }
     }
 
-    /// Runs a split script: the module with its imports, then the script. Returns `None` if the script does not
-    /// compile, before anything has run.
+    /// Runs the module with the script's imports, and then the rest of the script. If the rest does not compile, returns
+    /// `None` without running anything.
     fn run_split(
         &mut self,
         script: &Script<'_>,

@@ -112,8 +112,8 @@ const REACTOR_LOADER: &str = "import sys\n\
     driver.__builtins__ = dict(vars(__import__('builtins')))\n\
     exec(compile(bytes.fromhex('HEX'), '<glovebox>', 'exec'), driver.__dict__)\n";
 
-/// The size of a command's stack after boot, in bytes. The build's own 512 KiB overflow at 60 nested constructors,
-/// because its code is not optimized.
+/// The size of a command's stack after boot, in bytes. The build's default of 512 KiB is exhausted by 60 nested
+/// constructors, because the code is not optimized.
 ///
 /// An overflow of this stack would run into the heap instead of trapping, so another limit must be reached first.
 /// Recursion that CPython counts ends at 2.1 MiB, regardless of `sys.setrecursionlimit`. Recursion that CPython does

@@ -226,7 +226,9 @@ fn load(mut caller: Caller<'_, GuestStoreData>, number: i32, fuel: i32) -> wasmt
     let (fuel, number) = (u64::from(fuel.cast_unsigned()), usize::try_from(number).unwrap_or(usize::MAX));
     let parts = caller.data().parts.parts.clone();
     let parts = parts.filter(|parts| number <= parts.loaded.len() && fuel <= rewrite::MAX_STUB_FUEL.into());
-    let parts = parts.ok_or_else(|| wasmtime::Error::msg("the guest's code has no such part"))?;
+    let parts = parts.ok_or_else(|| {
+        wasmtime::Error::msg("the guest requested a part of its code that does not exist, or an excessive refund")
+    })?;
     let first = caller.data().parts.instances.len();
     if first > number {
         return Ok(());

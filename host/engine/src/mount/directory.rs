@@ -89,7 +89,8 @@ impl HostDirectory {
     ///
     /// # Errors
     ///
-    /// Fails like [`open`](Self::open), except with [`MountError::Unfinished`], or if the directory is not writable.
+    /// The errors of [`open`](Self::open) other than [`MountError::Unfinished`]. Also fails if the directory is not
+    /// writable.
     /// [`MountError::BadJournal`] or [`MountError::Torn`] if an interrupted commit can be neither finished nor undone.
     pub fn open_for_writing(path: impl AsRef<Path>, lock_wait: Duration) -> Result<Self, MountError> {
         Self::open_for_writing_in_scope(path.as_ref(), DirectoryScope::Tree, lock_wait)

@@ -104,7 +104,7 @@ impl PendingCalls {
         self.state().is_approver = is_approver;
     }
 
-    /// Returns `true` if the caller decides about calls that need an approval.
+    /// Returns `true` if the caller approves or rejects the calls that need approval.
     pub(super) fn is_approver(&self) -> bool {
         self.state().is_approver
     }

@@ -347,7 +347,7 @@ pub(super) async fn count(State(shared): State<Shared>, mut request: Request, ne
     if is_head { response } else { count_answer(&bodies, tenant.as_deref(), held, response).await }
 }
 
-/// Charges a response until it is written. Uses `held`, the memory of the data from which the response was built.
+/// Charges a response until it is written. Reuses `held`, the charge for the data from which the response was built.
 /// Replaces the response with an error if the budget has no room, unless the response is short. Ignores responses that
 /// are marked as [`AlreadyCharged`] or have no known length.
 pub(crate) async fn count_answer(

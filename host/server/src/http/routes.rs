@@ -40,7 +40,7 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: S
 }
 
 /// Returns the routes for a Unix socket of the current user ([`serve_socket`](super::serve_socket)). All requests
-/// belong to `tenant`. They need no token and can have any `Host`. There is no page.
+/// belong to `tenant`. They need no token and can have any `Host`. The web page is not served.
 #[cfg(unix)]
 pub fn socket_router(service: &Service, tenant: Tenant, config: &HttpConfig) -> Router {
     let shared = shared_state(service, Tenants::open(tenant), config, Names::of_socket(config));

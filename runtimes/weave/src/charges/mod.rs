@@ -15,8 +15,8 @@
 //!
 //! A charge can be negative if one side of an `if` is cheaper than the other. No check observes a negative charge.
 //!
-//! At a landing of exceptions ([`Landings`](crate::reach::Landings)), the counter has the value that it had at the
-//! call. The labels of landings therefore have potential zero, and every other branch to them saves the counter.
+//! At an exception's landing pad ([`Landings`](crate::reach::Landings)), the counter has the value that it had at the
+//! call. The labels of landing pads therefore have potential zero, and every other branch to them saves the counter.
 
 #[cfg(test)]
 mod tests;

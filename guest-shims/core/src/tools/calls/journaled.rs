@@ -17,7 +17,7 @@ pub(super) struct JournaledCalls<T> {
     pub(super) own_replies: u64,
     /// The names and arguments of the calls that were started and have not ended, by position.
     pub(super) started: BTreeMap<usize, (String, String)>,
-    /// The calls that the script has made again during the replay and whose ends have not been replayed yet. `None`
+    /// The calls that the script has repeated during the replay but whose completion has not been replayed yet. `None`
     /// after the replay.
     pub(super) repeated: Option<Vec<QueuedCall<T>>>,
     /// The replayed calls that have ended and count towards the maximum number of calls to their tool.

@@ -46,7 +46,8 @@ pub(super) fn write(message: &[u8]) -> io::Result<()> {
 /// of fields.
 pub(super) fn each_field<'a>(mut message: &'a [u8], mut visit: impl FnMut(u64, FieldValue<'a>)) -> anyhow::Result<()> {
     while !message.is_empty() {
-        let (number, value) = next_field(&mut message).context("a request is not a valid message")?;
+        let (number, value) =
+            next_field(&mut message).context("cannot decode a request as a Protocol Buffers message")?;
         visit(number, value);
     }
     Ok(())

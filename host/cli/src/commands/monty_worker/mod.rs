@@ -384,8 +384,8 @@ impl<'a> Worker<'a> {
             bail!("the suspended snippet is not waiting for a call");
         };
         let call = calls.first().context("the suspended snippet is not waiting for a call")?;
-        let event =
-            event_of(call).context("the suspended snippet is waiting for a call that is not a protocol turn")?;
+        let event = event_of(call)
+            .context("the suspended snippet is waiting for a call that the protocol cannot pass to the client")?;
         self.session = Some(session);
         self.feed = Some(WaitingFeed { started, cancel, call: call.id });
         Ok(event)

@@ -45,7 +45,7 @@ impl SessionCall {
         Ok(Self { call, session, stepping })
     }
 
-    /// Takes the share for the handle or the stream that the call returns.
+    /// Charges the quota for the handle or the stream that the call returns.
     pub(super) fn with_handle(self) -> Result<(Self, QuotaShare), SandboxFailure> {
         let handle = self.call.caller.meter.take(QuotaUse::Handle)?;
         Ok((self, handle))

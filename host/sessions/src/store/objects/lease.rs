@@ -5,9 +5,9 @@
 //! next entry and deletes the previous entry. Releasing the lease deletes the last entry.
 //!
 //! Numbers are therefore reused. An entry is identified by its random content, not by its number. To take over an
-//! expired lease, a process reads the last entry and lists the time of its write. The process then creates the next
-//! entry and reads the old entry again. If the old entry is unchanged, it existed all the time, so no other process has
-//! acquired the lease.
+//! expired lease, a process reads the last entry and looks up when the entry was written. The process then creates the
+//! next entry and reads the old entry again. If the old entry is unchanged, it was never deleted in between, so no other
+//! process has acquired the lease.
 //!
 //! Leases only prevent wasted work. Consistency does not depend on them. A holder that was frozen for longer than its
 //! lease notices the loss only at the next renewal. Until then, the session's [log](super::log) rejects the holder's
