@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 
 from proof.checks import Record, check
-from proof.client import Client
+from proof.client import ATTEMPT_S, Client
 from proof.fleet import Fleet
 from proof.history import Operation
 from proof.load import Load
@@ -19,8 +19,9 @@ from proof.tools import Tools
 SESSIONS = 20
 SECONDS = 6.0
 PAUSE_S = 0.3
-# Timeout for requests that cannot succeed.
-TIMEOUT_S = 8.0
+# Timeout for requests that cannot succeed. Longer than one attempt: the checks accept an operation that remains
+# unanswered after a single attempt.
+TIMEOUT_S = 1.5 * ATTEMPT_S
 
 
 class WithoutKeys(Client):
