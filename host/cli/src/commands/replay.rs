@@ -32,9 +32,9 @@ The script receives the recorded tool answers, times, random numbers and input. 
 are not changed, and the script's output is not printed. If the outcome, the fuel, the output, the tool calls and the \
 changed files are equal, the exit code is 0. Otherwise, it is 125, and the error names the first difference.
 
-Use the options of the first run that the script can observe: limits, --seed, --arg, --env, --mount, --workspace. FILE \
-contains the script, its input and the definitions of its tools, but no policy and no files. If the script has changed a \
---workspace, restore its earlier files first. Time limits can differ.
+Use every option from the original run that affects what the script sees: limits, --seed, --arg, --env, --mount, \
+--workspace. FILE contains the script, its input and the definitions of its tools, but no policy and no files. If the \
+script has changed a --workspace, restore its earlier files first. Time limits can differ.
 
 FILE proves nothing by itself: its author can claim any results. Repeat the script to verify them.";
 
