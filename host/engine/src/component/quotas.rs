@@ -19,8 +19,8 @@ pub struct Quotas {
     /// call counts until its thread ends. Default: 16.
     pub started: u32,
     /// Maximum total number of executions. Each of these also counts as one execution: a validation, access to a
-    /// variable, a call to the `tools` interface, and opening, resuming, forking or undoing a session. Default:
-    /// 1,000,000.
+    /// variable, a call to the `tools` interface, and opening, resuming, forking or rolling back a session.
+    /// Default: 1,000,000.
     pub executions: u64,
     /// Maximum total fuel of all executions. Default: 10^14.
     ///
