@@ -108,7 +108,7 @@ export class WaitingRun {
     const found = this.calls.find(({ id }) => String(id) === call);
     if (found) return { call: found.id, kind, text };
     const ids = this.calls.map(({ id }) => id).join(', ');
-    throw new PolicyError(`the script does not wait for call ${call}; answer one of these calls: ${ids}`);
+    throw new PolicyError(`the script is not waiting for call ${call}; answer one of these calls: ${ids}`);
   }
 
   /**

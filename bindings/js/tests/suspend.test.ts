@@ -195,7 +195,7 @@ test('each instance of a run is used once', async () => {
   const box = await sandbox();
   const run = waiting(await box.start(PAYS));
   for (const [answers, error, message] of [
-    [{ answers: { 1: 1 } }, PolicyError, /does not wait for call 1; answer one of these calls: 0$/],
+    [{ answers: { 1: 1 } }, PolicyError, /is not waiting for call 1; answer one of these calls: 0$/],
     [{ answers: { pay: 1 } }, PolicyError, /call pay/],
     [{ answers: { 0: 1 }, denied: { 0: 'no' } }, TypeError, /call 0/],
     [{ answers: { 0: undefined } }, TypeError, /answers\["0"\] must be a JSON value/],

@@ -274,8 +274,8 @@ class Policy:
     """
 
     env: list[tuple[str, str]] | None = None
-    """Environment variables. A name is not empty and contains no `=`; neither name nor value contains NUL. A
-    duplicate name is `invalid-policy`. The provider's own environment is never passed on. Default: none.
+    """Environment variables. Names must not be empty or contain `=`. Names and values must not contain NUL. A
+    duplicate name is `invalid-policy`. The guest never sees the provider's own environment. Default: none.
     """
 
     inject_setup: bool | None = None
@@ -995,8 +995,8 @@ class SandboxErrorSessionEnded:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorSessionBusy:
-    """A started execution has not ended yet: an execution in this session, or the one whose files are requested.
-    Or an execution cannot be suspended at the moment.
+    """The operation cannot run before an execution has ended: an execution in the session, or the one whose files
+    were requested. From `started.suspend`: the script or one of the provider's tools is running.
     """
 
     value: str

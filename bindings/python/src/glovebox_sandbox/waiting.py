@@ -304,7 +304,7 @@ def _answers(
         for id, value in (each or {}).items():
             if _check.whole(f"a key of {name}", id) not in waiting:
                 raise ValueError(
-                    f"{name} has the key {id}, but the script does not wait for this call; "
+                    f"{name} has the key {id}, but the script is not waiting for this call; "
                     f"answer one of these calls: {', '.join(map(str, waiting))}"
                 )
             if id in given:

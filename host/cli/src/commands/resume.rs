@@ -400,7 +400,7 @@ impl ResumeArgs {
             if !waiting.contains(id) {
                 let ids: Vec<String> = waiting.iter().map(u64::to_string).collect();
                 return Err(HintedError::new(
-                    format!("the script does not wait for call {id}"),
+                    format!("the script is not waiting for call {id}"),
                     format!("answer one of these calls: {}", ids.join(", ")),
                 ));
             }

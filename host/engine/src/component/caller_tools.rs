@@ -77,7 +77,7 @@ pub(super) fn check_tools(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), San
         let mut definition = crate::Tool::new(&*tool.name, &*tool.description).stepped().untrusted_schema();
         if let Some(text) = &tool.arguments_schema {
             let of = |reason: String| wrong(format!("the schema of `{}`: {reason}", quoted(&tool.name)));
-            let schema: Value = serde_json::from_str(text).map_err(|error| of(format!("it is not JSON: {error}")))?;
+            let schema: Value = serde_json::from_str(text).map_err(|error| of(format!("not valid JSON: {error}")))?;
             let count = values(&schema);
             if count > MAX_VALUES {
                 return Err(of(format!("it has {count} JSON values; the maximum is {MAX_VALUES}; simplify it")));

@@ -75,7 +75,7 @@ fn expensive_schemas_are_rejected_at_any_depth() {
 #[test]
 fn schema_must_be_valid_json() {
     for schema in ["", "{", "{}{}", &"[".repeat(1_000)] {
-        assert!(refusal_of(schema).contains("the schema of `ask`: it is not JSON"), "{schema}");
+        assert!(refusal_of(schema).contains("the schema of `ask`: not valid JSON"), "{schema}");
     }
 }
 
