@@ -195,7 +195,7 @@ impl Digest {
         &self.0
     }
 
-    /// Returns the first 16 hexadecimal digits, which keep file names readable.
+    /// Returns the first 16 hexadecimal digits, for short file names.
     pub fn short(&self) -> String {
         self.to_string().chars().take(16).collect()
     }

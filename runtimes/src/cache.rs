@@ -55,7 +55,7 @@ impl CacheKind {
     pub const ALL: [Self; 6] =
         [Self::Binaries, Self::Packages, Self::Code, Self::Images, Self::Modules, Self::Components];
 
-    /// Kinds whose entries [`Runtimes::evict`](crate::Runtimes::evict) may remove: no rebuild needs the network.
+    /// Kinds that [`Runtimes::evict`](crate::Runtimes::evict) may remove. They can be rebuilt without the network.
     pub const EVICTABLE: [Self; 4] = [Self::Code, Self::Images, Self::Modules, Self::Components];
 
     pub(crate) fn directory(self) -> &'static str {
@@ -77,7 +77,7 @@ impl CacheKind {
 #[derive(Debug)]
 pub struct CacheDir {
     root: TrustedDir,
-    /// The path of the root with all links resolved, which identifies files in seals.
+    /// The path of the root with all links resolved. Seals identify files by this path.
     real_path: PathBuf,
     seals: Option<Seals>,
 }
@@ -313,7 +313,7 @@ pub struct Eviction<'a> {
     pub max_age: Option<Duration>,
     /// Maximum total size of the remaining entries, in bytes. The least recently used entries are evicted first.
     pub max_bytes: Option<u64>,
-    /// A key whose entries, of any kind, are never evicted, even if the cache then exceeds `max_bytes`.
+    /// A key whose entries of all kinds are kept, even if the cache then exceeds `max_bytes`.
     pub keep: Option<&'a ArtefactKey>,
     /// `true` to report the entries that would be removed, without removing them.
     pub dry_run: bool,

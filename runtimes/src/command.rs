@@ -85,7 +85,7 @@ impl Download {
     ) -> Result<(), CommandError> {
         let fixed = ["download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--ignore-requires-python"];
         let output = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--retries", "2"];
-        // Pass `.` instead of the path, because old versions of pip may misparse a path.
+        // Pass `.` instead of the path, because old versions of pip misparse some paths.
         let into_here = ["--dest", "."];
         let requirements: Vec<_> = requirements.iter().map(String::as_str).collect();
         self.run_with(&[&fixed[..], &output, &into_here, options, &requirements].concat(), into, timeout, progress)

@@ -161,8 +161,8 @@ impl Fetcher {
         Self { commands, ..Self::default() }
     }
 
-    /// Like [`Self::with_commands`], but replaces the npm command. The commands must support `--version` and npm's
-    /// `pack`.
+    /// Replaces the default npm commands, as [`Self::with_commands`] does for pip. Each command must support
+    /// `--version` and npm's `pack`.
     pub fn with_npm_commands(self, npm_commands: Vec<Vec<OsString>>) -> Self {
         Self { npm_commands, ..self }
     }
@@ -184,7 +184,7 @@ impl Fetcher {
         self.bundles.iter().any(|bundle| bundle.has(files))
     }
 
-    /// Copies verified files from the bundles to `into`. Returns `false` if no bundle contains one of the files.
+    /// Copies verified files from the bundles to `into`. Returns `false` if a file is missing from all bundles.
     pub(crate) fn take_from_bundle(
         &self,
         files: &[PinnedContent],

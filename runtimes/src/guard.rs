@@ -1,9 +1,9 @@
 //! Guarded directories, which no guest can access. The most important guarded directory is the cache, because loading a
 //! prepared image runs its code.
 //!
-//! The list belongs to the process, not to an engine. A mount in one engine must not reach another engine's cache, or a
-//! session store that is opened later. Before giving a guest a host directory, call [`overlaps`]. Repeat the call when
-//! [`generation`] has changed.
+//! The list of guarded directories belongs to the process, not to an engine. A mount in one engine must not reach
+//! another engine's cache, or a session store that is opened later. Before giving a guest a host directory, call
+//! [`overlaps`]. Repeat the call when [`generation`] has changed.
 //!
 //! The check compares the device and inode numbers of a directory and all its ancestors, never their names. Symbolic
 //! links, names in a different case, and bind mounts of a parent directory therefore do not bypass the check.

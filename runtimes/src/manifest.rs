@@ -12,7 +12,7 @@ use crate::{
 
 const BUILTIN: &str = include_str!("../manifest.toml");
 
-/// Maximum size of a binary in bytes. The largest known interpreter has 99 MB. The limit bounds the disk space for a
+/// Maximum size of a binary in bytes. The largest known interpreter is 99 MB. The limit bounds the disk space for a
 /// download and the memory for reading a binary.
 pub const MAX_BINARY_BYTES: u64 = 256 << 20;
 

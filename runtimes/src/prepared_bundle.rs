@@ -1,4 +1,5 @@
-//! Prepared bundles: zip files of compiled code and prepared images, which save other machines from compiling them.
+//! Prepared bundles: zip files of compiled code and prepared images. A machine with a bundle need not compile or boot
+//! them.
 //!
 //! Each entry is copied from the cache with its key and record. The code is compressed with Zstandard. A bundle
 //! contains native code, so it must be as trustworthy as this program. The digest in the record only detects damage.

@@ -25,7 +25,7 @@ use crate::guard::{Guard, GuardedDirectory};
 /// The prefix of temporary files. No other name begins with this prefix.
 pub const TEMP_PREFIX: &str = ".tmp-";
 
-/// Minimum age of a leftover. A newer temporary file may be unlocked only because its writer has not locked it yet.
+/// Minimum age of a leftover. A newer temporary file may be unlocked because its writer has not locked it yet.
 const LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
 /// Maximum number of attempts to lock a file that other processes remove between opening and locking.
@@ -43,8 +43,8 @@ pub struct TrustedDir {
 }
 
 impl TrustedDir {
-    /// Opens a directory, or creates it and its missing ancestors with mode 0700. While the directory is open, a guest
-    /// of this process cannot be given the directory, one of its ancestors or a directory inside it.
+    /// Opens a directory, or creates it and its missing ancestors with mode 0700. While it is open, this process does
+    /// not mount the directory, its ancestors or its subdirectories into guests.
     ///
     /// # Errors
     /// Fails if the directory cannot be opened or created, or does not meet the trust rules.

@@ -13,7 +13,7 @@ const FORMAT: u32 = 1;
 
 /// Maximum total size of an image's setup code, in bytes.
 pub const MAX_IMAGE_CODE_BYTES: usize = 1 << 20;
-/// Maximum number of setups in an image: its own, and the setups of all images that it is based on.
+/// Maximum number of setups in an image, including the setups of the images that it is based on.
 pub const MAX_IMAGE_STEPS: usize = 16;
 /// Maximum number of modules that one setup preloads.
 pub const MAX_IMAGE_PRELOADED: usize = 256;

@@ -1,5 +1,5 @@
-//! Adds exports for a driver to access a binary's internals, and callback functions for the interpreter. New entries
-//! are appended to the module's sections and to table 0, so that all existing indices stay valid.
+//! Adds exports and callback functions to a module. Through the exports, a driver accesses the interpreter's internals.
+//! New entries are appended to the module's sections and to table 0, so that all existing indices stay valid.
 
 use std::collections::{BTreeMap, BTreeSet};
 

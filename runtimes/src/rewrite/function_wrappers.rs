@@ -1,8 +1,8 @@
 //! Wraps functions, either to reserve a frame on the C stack for each call or to correct the C library.
 //!
-//! Interpreters measure the call depth by the use of the C stack. Interpreters do not notice calls to a function whose
-//! variables are all WebAssembly locals. For deeply nested data, such calls exhaust the native stack and trap, instead
-//! of raising an exception.
+//! Interpreters measure the call depth by the use of the C stack. They miss calls to functions whose variables are all
+//! WebAssembly locals. With deeply nested data, such calls exhaust the native stack and trap, instead of raising an
+//! exception.
 
 use std::collections::BTreeMap;
 

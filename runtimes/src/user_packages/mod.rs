@@ -172,7 +172,8 @@ impl UserPackages {
     }
 }
 
-/// Describes a wheel after verifying its declared unpacked size, which other code relies on.
+/// Describes a wheel after checking that its declared unpacked size is correct. The limits on packages rely on this
+/// size.
 fn describe_verified(file: &str, bytes: &[u8]) -> Result<UserPackage, UserPackageError> {
     let (package, wheel) = describe(file, bytes)?;
     let unpacked = wheel.unpack(MAX_WHEEL_BYTES);

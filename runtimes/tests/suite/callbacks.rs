@@ -152,7 +152,7 @@ fn module_unsuitable_for_callbacks_is_rejected() {
     assert!(error("(module (import \"e\" \"t\" (table 1 funcref)) (memory 1))").contains("imports the table"));
     assert!(error("(module (import \"e\" \"m\" (memory 1)) (table 1 funcref))").contains("defines no 32-bit memory"));
     assert!(error("(module (table 1 funcref) (memory (export \"__a\") 1))").contains("exports another item as `__a`"));
-    // Test the maximum initial size of a table, and a size of one slot less.
+    // Test a table of the maximum initial size, and a table with one slot less.
     assert!(error("(module (table 10000000 funcref) (memory 1))").contains("too many functions"));
     let largest = wasm("(module (table 9999999 funcref) (memory 1))");
     Validator::new().validate_all(&rewrite::with_exports(&largest, &asking_for(&["__a"])).unwrap().bytes).unwrap();

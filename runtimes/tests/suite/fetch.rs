@@ -1,4 +1,4 @@
-//! Tests that a download that does not match its pin is not stored, and that no file is downloaded twice.
+//! Tests that each download is checked against its pin before it is stored, and that no file is downloaded twice.
 
 use std::{
     fs,

@@ -1,5 +1,4 @@
-//! Tests that random input to every parser results in an error or a valid result, never in a panic. The seed is
-//! printed, and can be set with `GLOVEBOX_TEST_SEED`.
+//! Tests that no parser panics on random input. Prints the seed. To repeat a failure, set `GLOVEBOX_TEST_SEED`.
 
 use std::{
     collections::BTreeMap,

@@ -55,8 +55,8 @@ pub(crate) struct Fuel {
 /// Indices for metering call depth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
-    /// The index of the `i64` global with the remaining native stack in bytes. The type allows one test of its bitwise
-    /// OR with the fuel counter.
+    /// The index of the global with the remaining native stack in bytes. It is an `i64`, so that one test of its
+    /// bitwise OR with the fuel counter checks both.
     pub(crate) global: u32,
     /// The index of the function that unwinds the guest when calls are too deep.
     pub(crate) overflow: u32,

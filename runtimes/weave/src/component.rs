@@ -23,7 +23,7 @@ pub struct WovenComponent {
     pub core: Vec<u8>,
     /// The size of the core module's code in bytes.
     pub code_bytes: usize,
-    /// The size of the core module's data in bytes. Most of the data are images.
+    /// The size of the core module's data in bytes. Images make up most of the data.
     pub data_bytes: usize,
     /// The names of the component's imports.
     pub imports: Vec<String>,

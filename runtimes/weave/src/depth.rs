@@ -65,8 +65,8 @@ pub(crate) fn depths(module: &Module<'_>, bytes: &[u8]) -> Result<Depths, WeaveE
     Ok(Depths { counted, once_bytes: once.into_iter().max().unwrap_or(0) })
 }
 
-/// The call graph of a module's own functions. The nodes of the functions precede a node for each type. An indirect
-/// call is an edge to its type. A type has edges to all functions of this type in tables.
+/// The call graph of a module's own functions. The nodes are the functions, followed by one node for each type. An
+/// indirect call is an edge to its type. A type has edges to all functions of this type in tables.
 struct Graph {
     callees: Vec<Vec<usize>>,
     frame_bytes: Vec<u32>,

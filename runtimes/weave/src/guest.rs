@@ -20,8 +20,8 @@ use crate::{
 
 const WASI: &str = "wasi_snapshot_preview1";
 
-/// An import that guests may have in addition to WASI. CPython 3.15 was built with a call to its host. Like the engine,
-/// the provider returns an error, because there is no host.
+/// An import that guests may have in addition to WASI. The binary of CPython 3.15 imports this function to call its
+/// host. There is no host, so the function returns an error, as in the engine.
 const HOST_CALL: (&str, &str) = ("host", "call");
 
 /// The export name of the table whose functions the driver calls by slot.

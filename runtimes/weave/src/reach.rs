@@ -1,10 +1,10 @@
 //! Determines which operators are reachable by Wasmtime's rules, and finds landings. Unreachable operators consume no
 //! fuel.
 //!
-//! Landings are the labels that `catch` clauses branch to. Calls throw exceptions, so at a landing, the function's
-//! cached fuel counter is out of date, but its global is up to date. The global of the depth counter still includes the
-//! functions that were unwound. Both counters are therefore reloaded after the label, and every other branch to a
-//! landing first saves the fuel counter to its global.
+//! Landings are the labels that `catch` clauses branch to. The call that threw the exception has updated the fuel
+//! counter's global, so the function's cached counter is out of date at a landing. The global of the depth counter
+//! still includes the functions that were unwound. Both counters are therefore reloaded after the label, and every
+//! other branch to a landing first saves the fuel counter to its global.
 
 use std::collections::HashSet;
 

@@ -90,8 +90,8 @@ pub(super) const SPLICES: &[Splice] = &[
         "41 c0 00 6b 22 07 24 80 80 80 80 00",
         "41 c0 00 6b 22 07 24 80 80 80 80 00 20 00 10 {record_token}",
     ),
-    // For a spread element of an array, stores the position of the element's value, 8 bytes after the call's position.
-    // Records the position before `append`.
+    // For a spread element of an array, stores the position of the element's value in the frame, 8 bytes after the
+    // call's position. Records the position before `append`.
     Splice::new(
         PARSER,
         "0d 0b 41 d1 00 21 07 20 00 41 01 10 {js_parse_assign_expr2} 45 0d 01 0c 0b",
