@@ -41,7 +41,7 @@ pub struct CallResult {
     pub fuel_consumed: u64,
     /// The peak memory usage, in bytes.
     pub memory_used_bytes: u64,
-    /// The memory usage, in bytes, that a refused growth would have led to; `None` if no growth was refused, or if a
+    /// The memory usage, in bytes, that a refused growth would have caused. `None` if no growth was refused, or if a
     /// suspended execution has already reported the growth.
     pub memory_refused_bytes: Option<u64>,
     /// The state of the guest after the call.
@@ -61,7 +61,7 @@ pub struct Usage<'a> {
     pub elapsed: Duration,
     /// The peak memory usage, in bytes.
     pub memory_used_bytes: u64,
-    /// The memory usage, in bytes, that a refused growth would have led to; `None` if no growth was refused.
+    /// The memory usage, in bytes, that a refused growth would have caused; `None` if no growth was refused.
     pub memory_refused_bytes: Option<u64>,
     /// The trap that ended the call, if any.
     pub trapped: Option<TrapKind>,
@@ -164,7 +164,7 @@ impl Usage<'_> {
     /// Fails if the driver failed. A limit that the parser reached is a diagnostic instead.
     pub fn diagnose(&self, parsed: Result<Vec<Diagnostic>, DriverError>) -> Result<Vec<Diagnostic>, DriverError> {
         match parsed {
-            // The parser itself reached a limit, so the limit is the diagnostic.
+            // Report the limit that stopped the parser as a diagnostic.
             Err(DriverError::Machine(MachineError::Stopped(stop))) => Ok(vec![Diagnostic {
                 line: 1,
                 column: 1,
@@ -174,7 +174,7 @@ impl Usage<'_> {
         }
     }
 
-    /// Decides whether the guest caused a driver's error.
+    /// Attributes a driver's error to the guest or to the driver.
     fn stopped_by(&self, error: DriverError) -> CallError {
         match error {
             DriverError::Machine(MachineError::Stopped(stop)) => {

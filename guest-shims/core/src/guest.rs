@@ -1,5 +1,5 @@
-//! A guest, which is an instance of a prepared image or of a plain command, with all calls into it. Also the WASI
-//! environment in which an image boots and its instances resume.
+//! A guest (an instance of a prepared image or of a plain command) and all calls into it. Also the WASI environment in
+//! which an image boots and its instances resume.
 
 use std::{sync::Arc, time::Duration};
 
@@ -321,7 +321,7 @@ impl<M: GuestMachine> Guest<M> {
     /// `false` if the memory cannot grow.
     pub(crate) fn grow_freely(&mut self, bytes: u64) -> bool {
         let Ok(pages) = u32::try_from(bytes >> 16) else { return false };
-        // Files may have used the reserve, and a failure to grow would make the saved state unusable.
+        // Without the reserve, which files may already use, the growth could fail and make the saved state unusable.
         let reserved = self.machine.host_mut().limiter.free_all();
         let has_grown = pages == 0 || self.machine.grow(pages).is_ok();
         self.machine.host_mut().limiter.keep_free(reserved);

@@ -1,4 +1,4 @@
-//! The host's state for a guest, as WASI calls see it, and the guest's memory and time as the platform provides them.
+//! The host's state for a guest, and the interfaces to the guest's memory and the platform's clock.
 
 use std::{ops::Range, time::Duration};
 
@@ -57,7 +57,7 @@ impl<P: Platform> GuestHost<P> {
         (result, fuel_left)
     }
 
-    /// Drops the guest's security events, which a suspended execution has reported.
+    /// Drops the guest's security events. The suspended execution has already reported them.
     pub(crate) fn forget_events(&mut self) {
         drop(self.wasi.take_events());
         self.limiter.mark_reported();
@@ -72,7 +72,7 @@ impl<P: Platform> GuestHost<P> {
     }
 }
 
-/// The host and the guest's memory as one WASI call sees them.
+/// The host's state and the guest's memory, as borrowed by one WASI call.
 pub struct CallHost<'a, M: ?Sized, P: Platform> {
     memory: &'a mut M,
     ctx: &'a mut ExecutionCtx<P>,

@@ -148,7 +148,7 @@ pub struct Journal {
     repeated: usize,
     /// The state that the replayed execution must reach; `None` while recording.
     until: Option<SuspendedAt>,
-    /// `true` if the recorded execution has ended. Nothing follows its last entry.
+    /// `true` if the recorded execution has ended, so that nothing follows its last entry.
     is_whole: bool,
     /// The first difference from the recording.
     difference: Option<String>,
@@ -204,7 +204,7 @@ impl Journal {
         Self { entries: Some(entries), bytes, until: Some(at), ..Self::record() }
     }
 
-    /// Marks the recording as that of an execution that has ended. The replay never continues with new values.
+    /// Marks the recorded execution as ended, so that a replay never continues with new values.
     #[must_use]
     pub fn whole(self) -> Self {
         Self { is_whole: true, ..self }
@@ -247,14 +247,12 @@ impl Journal {
         self.fuel_at_start = fuel;
     }
 
-    /// Counts output.
     pub(crate) fn output(&mut self, stream: usize, bytes: usize) {
         if let Some(sum) = self.output_bytes.get_mut(stream) {
             *sum = sum.saturating_add(bytes as u64);
         }
     }
 
-    /// Records an entry.
     pub(crate) fn push(&mut self, entry: JournalEntry) {
         self.bytes = self.bytes.saturating_add(entry.bytes());
         if self.bytes > self.max_bytes {

@@ -73,8 +73,8 @@ pub(crate) fn raw(text: &str) -> Option<&RawValue> {
     serde_json::from_str(text).ok()
 }
 
-/// Removes whitespace from `text`, from which `value` was parsed. Keeps the digits and the key order, which a
-/// [`Value`] loses. Returns `None` if `text` repeats a key, because parsers differ in the member that they keep.
+/// Removes whitespace from `text`, from which `value` was parsed. Keeps the digits and the key order, which a [`Value`]
+/// loses. Returns `None` if `text` repeats a key, because parsers disagree on which member to keep.
 pub(crate) fn exact_text(text: &str, value: &Value) -> Option<String> {
     let (exact, members) = without_spaces(text);
     (members == count_members(value)).then_some(exact)

@@ -1,6 +1,6 @@
 //! Read-only files that every guest has, outside its quotas: the JavaScript and Python packages, and the interpreter's
-//! standard library. The standard library is mounted as an archive, from which the interpreter imports, and data files,
-//! which the library's modules expect next to the archive.
+//! standard library. The standard library consists of an archive, from which the interpreter imports, and of data files
+//! next to the archive, which the library's modules open.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

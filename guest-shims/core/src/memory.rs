@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::{session::Reservation, tools::ToolMemory};
 
-/// The part of the limit that linear memory cannot use, in bytes, so that a guest without free memory can still report
-/// an error.
+/// The part of the limit that is reserved for uses other than linear memory, in bytes. It lets a guest without free
+/// memory report an error.
 pub(crate) const OUTPUT_RESERVE_BYTES: u64 = 256 << 10;
 
 /// Maximum charge for an image, in bytes. A small script modifies less of its image.
@@ -46,7 +46,7 @@ impl From<u64> for MemoryLimit {
     }
 }
 
-/// Limits the total of the counted linear memory and the host's memory for the guest.
+/// A guest's memory usage and its limit. The limit applies to the total of counted linear memory and host memory.
 #[derive(Debug, Default)]
 pub struct MemoryLimiter {
     limit: MemoryLimit,
@@ -57,9 +57,8 @@ pub struct MemoryLimiter {
     linear_bytes: u64,
     /// The memory account of the current execution's tool calls.
     tools: Arc<ToolMemory>,
-    /// The peak of the total.
     peak_bytes: u64,
-    /// The total that the last refused growth in the current execution would have led to.
+    /// The total that the last refused growth in the current execution would have caused.
     refused_bytes: Option<u64>,
     /// `true` if a suspended execution has reported the last refused growth.
     is_refusal_reported: bool,
@@ -121,7 +120,7 @@ impl MemoryLimiter {
         self.peak_bytes.max(self.sum_bytes())
     }
 
-    /// Returns the total that a refused growth in the current execution would have led to; `None` if no growth was
+    /// Returns the total that a refused growth in the current execution would have caused; `None` if no growth was
     /// refused.
     #[must_use]
     pub fn refused_bytes(&self) -> Option<u64> {
@@ -134,7 +133,6 @@ impl MemoryLimiter {
         self.refused_bytes.filter(|_| !self.is_refusal_reported)
     }
 
-    /// Marks a refused growth as reported.
     pub(crate) fn mark_reported(&mut self) {
         self.is_refusal_reported = true;
     }
@@ -186,7 +184,7 @@ impl MemoryLimiter {
         let others = counted_bytes.saturating_add(self.host_bytes).saturating_add(reserve_bytes);
         let fits = maximum.is_none_or(|max| desired <= max)
             && self.limit.bytes.checked_sub(others).is_some_and(|left| {
-                // Tools may use the reserve, and a tool's thread may be doing so at this moment.
+                // Tools may use the reserve. A tool's thread may reserve memory concurrently.
                 self.tools.held_bytes() <= left && self.tools.try_set_room(left.saturating_add(reserve_bytes))
             });
         if !fits || !self.reservation.as_mut().is_none_or(|reservation| reservation.reserve(grown)) {

@@ -28,7 +28,7 @@ pub enum Resource {
 pub enum TrapKind {
     /// The native stack overflowed.
     StackOverflow,
-    /// The interpreter executed `unreachable`: it aborted.
+    /// The interpreter executed `unreachable`, as it does to abort.
     Unreachable,
     /// The guest accessed an address outside linear memory or a table.
     OutOfBounds,

@@ -29,7 +29,6 @@ pub const MAX_LISTED_FILES: usize = 10_000;
 /// Maximum length of the caller's text in an error message, in bytes.
 const MAX_QUOTED_BYTES: usize = 4_096;
 
-/// Maximum length of a variable's name, in bytes.
 const MAX_VARIABLE_NAME_BYTES: usize = 4_096;
 
 /// An invalid argument. The message names the argument.

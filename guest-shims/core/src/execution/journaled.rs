@@ -70,7 +70,6 @@ impl<P: Platform> ExecutionCtx<P> {
         ns
     }
 
-    /// Fills the buffer with random bytes.
     pub(crate) fn fill_random(&mut self, into: &mut [u8]) {
         let expected = into.len();
         let pick = |entry: &JournalEntry| match entry {
@@ -102,7 +101,6 @@ impl<P: Platform> ExecutionCtx<P> {
         Ok(bytes)
     }
 
-    /// Lets the guest sleep.
     pub(crate) fn guest_sleep<M: LinearMemory + ?Sized>(
         &mut self,
         duration: Duration,
@@ -190,8 +188,8 @@ impl<P: Platform> ExecutionCtx<P> {
             return Ok(None);
         }
         let reply = if let NextReply::Reply(reply) = tools.take() { Some(reply) } else { None };
-        // Taking a reply starts queued calls, and some of them fail immediately. The journal contains the ends of these
-        // calls before the read.
+        // Taking a reply starts queued calls, and some of them may fail immediately. In the journal, the ends of these
+        // calls precede the read.
         self.repeat_ended_calls();
         let Some(journal) = &mut self.journal else { return Ok(None) };
         let pick = |entry: &JournalEntry| if let JournalEntry::Received(some) = entry { Some(*some) } else { None };

@@ -211,7 +211,7 @@ impl<P: Platform> ExecutionCtx<P> {
         *self = Self { made: self.made.clone(), ahead: self.ahead, ..next };
     }
 
-    /// Enables the soft stop, which writes these words to guest memory.
+    /// Enables the soft stop. When it is due, it writes these words to guest memory.
     pub(crate) fn arm(&mut self, writes: InterruptWords) {
         self.soft.arm(writes);
     }
@@ -231,7 +231,6 @@ impl<P: Platform> ExecutionCtx<P> {
         self.tools.take().map(|tools| tools.end_and_report(is_last)).unwrap_or_default()
     }
 
-    /// Returns the memory account of the tool calls.
     pub(crate) fn tool_account(&self) -> Option<&Arc<ToolMemory>> {
         self.tools.as_ref().map(ToolCalls::account)
     }
@@ -278,7 +277,7 @@ impl<P: Platform> ExecutionCtx<P> {
         self.time_left(now.elapsed).map(drop)
     }
 
-    /// Like [`Platform::moment`], but with all reasons for cancellation.
+    /// Like [`Platform::moment`], but also checks the other reasons for cancellation.
     fn moment(&self) -> Moment {
         let Moment { elapsed, is_cancelled } = self.platform.moment(&self.begun);
         let is_over = |after| self.begun.has_clock() && elapsed >= after;
@@ -383,8 +382,8 @@ impl<P: Platform> ExecutionCtx<P> {
             let until = times_out_at.map_or(due, |end| end.min(due));
             let _waits = self.tools.as_mut().and_then(|tools| tools.begin_wait(until));
             let woken = self.wait(until, true, fuel_left, memory)?;
-            // An answer that arrived at the end of the wait is delivered, so that the journal contains both the answer
-            // and its delivery.
+            // Deliver an answer that arrived at the end of the wait. The journal must contain both the answer and its
+            // delivery.
             let has_reply = self.tools.as_ref().is_some_and(ToolCalls::has_reply);
             if woken == WakeReason::Interrupted || (!has_reply && times_out_at.is_some_and(|end| self.elapsed() >= end))
             {
@@ -394,7 +393,7 @@ impl<P: Platform> ExecutionCtx<P> {
     }
 
     /// Waits until `end`. With `for_tools`, an unread reply or the answer to a running call also ends the wait. Fails
-    /// if the guest must stop. Does not start while a soft stop is unread.
+    /// if the guest must stop. Returns immediately while a soft stop is unread.
     fn wait<M: LinearMemory + ?Sized>(
         &mut self,
         end: Duration,

@@ -24,7 +24,6 @@ const PRELUDE_BYTES: usize = 16;
 /// Maximum size of a header in bytes. Headers written by this version take about 300 bytes.
 const MAX_HEADER_BYTES: usize = 4096;
 
-/// Maximum size of a label in bytes.
 const MAX_LABEL_BYTES: usize = 200;
 
 /// The header of a hibernated session. Its fields are untrusted: any program may have written them. Resuming checks
@@ -135,7 +134,6 @@ pub(super) struct Envelope<'a> {
     pub(super) seal: SealKind,
     /// The bytes that the seal covers.
     pub(super) sealed: &'a [u8],
-    /// The compressed body.
     pub(super) body: &'a [u8],
     pub(super) trailer: &'a [u8; SEAL_BYTES],
 }

@@ -33,8 +33,8 @@ impl History {
         self.saved.last()
     }
 
-    /// Removes the newest checkpoint if it is automatic. Returns that checkpoint's pages, or else the newest
-    /// checkpoint's pages, for the next checkpoint to share.
+    /// Returns the newest checkpoint's pages, which the next checkpoint may share. Removes this checkpoint if it is
+    /// automatic.
     pub fn replace(&mut self) -> Option<Pages> {
         match self.saved.pop_if(|newest| newest.automatic) {
             // The state is rarely shared. An unshared state is moved, which avoids incrementing every page's reference

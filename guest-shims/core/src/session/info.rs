@@ -91,8 +91,8 @@ impl SessionInfo {
 /// Maximum length of a session ID in bytes.
 pub const MAX_SESSION_ID_BYTES: usize = 64;
 
-/// Returns `true` if a string is a valid session ID: 1 to 64 characters, each a letter, a digit, `.`, `_` or `-`, and
-/// the first not `.`.
+/// Returns `true` if a string is a valid session ID. An ID has 1 to 64 characters, which are letters, digits, `.`, `_`
+/// or `-`, and does not start with `.`.
 #[must_use]
 pub fn is_session_id(id: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');

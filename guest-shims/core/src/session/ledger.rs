@@ -78,7 +78,7 @@ impl SessionLedger {
 }
 
 impl Totals {
-    /// Adds `bytes`, or returns the sum if it would exceed `max`.
+    /// Adds `bytes`. If the sum would exceed `max`, adds nothing and fails with the sum.
     fn reserve(&self, bytes: u64, max: u64) -> Result<(), u64> {
         let fits = |used: u64| Some(used.saturating_add(bytes)).filter(|sum| *sum <= max);
         match self.bytes.try_update(Ordering::SeqCst, Ordering::SeqCst, fits) {
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!((one.check(&limits, 0), one.check(&limits, 1)), (Ok(()), Err(over(101))));
         other.update(39);
         assert_eq!(one.check(&limits, 1), Ok(()));
-        // A measured usage is always recorded, because it already exists.
+        // `update` checks no limit, because the measured memory is already in use.
         one.update(62);
         assert_eq!((one.check(&limits, 0), ledger.enter(&limits, 0).err()), (Err(over(101)), Some(over(101))));
         assert_eq!(other.bytes(), 39);

@@ -75,7 +75,7 @@ pub struct SessionError<'a> {
     pub failure: SessionFailure<'a>,
 }
 
-/// The platform of one session, and the platform's state for it.
+/// The platform's operations and state for one session.
 pub trait SessionBackend {
     /// The error that callers receive.
     type Error: From<TooMany> + From<DriverError> + for<'a> From<SessionError<'a>>;
@@ -107,20 +107,20 @@ pub trait SessionBackend {
         Ok(self.memory_of(guest, None)?.pages.bytes())
     }
 
-    /// Returns the size of the pages that an idle guest has changed within the image, in bytes, excluding
-    /// checkpoints.
+    /// Returns the size of the pages that an idle guest has changed within the image, in bytes. Does not count the
+    /// pages of checkpoints.
     fn own_bytes(&self, guest: &Guest<Self::Machine>) -> u64;
 
-    /// Called after the pages of a saved state were written to a guest. With `is_same`, the guest has run no code
-    /// since.
+    /// Called after the pages of a saved state were written to a guest. `is_same` is `true` if the guest has not run
+    /// code since then.
     fn on_restored(&mut self, guest: &mut Guest<Self::Machine>, _pages: &Pages, is_same: bool);
 
     /// Called when the session starts with another session's pages, which the new session's first checkpoint may
     /// share.
     fn on_resumed(&mut self, _pages: Pages) {}
 
-    /// Prepares the guest for a call. `keep_pages` is `true` if a checkpoint may share the guest's stored pages, which
-    /// are then worth keeping.
+    /// Prepares the guest for a call. `keep_pages` is `true` if the guest's stored pages should be kept, because a
+    /// checkpoint may share them.
     fn prepare_call(&mut self, _guest: &mut Guest<Self::Machine>, _keep_pages: bool) -> Result<(), Self::Error> {
         Ok(())
     }

@@ -22,8 +22,8 @@ pub(super) enum Message {
         name: String,
         /// The arguments. An object, unless the guest sent another value.
         arguments: Value,
-        /// The arguments as JSON text, with the guest's digits and key order. If the guest has repeated a key,
-        /// contains only the key's last value, in which integers can be rounded.
+        /// The arguments as JSON text, with the guest's digits and key order. If the guest has repeated a key, the text
+        /// contains only the key's last value, and its integers may be rounded.
         text: String,
         repeats_key: bool,
     },

@@ -32,7 +32,6 @@ const MAX_COST: u64 = 100_000_000;
 /// Rejected keywords, whose schemas depend on the evaluation path or on other documents.
 const REFUSED: [&str; 3] = ["$dynamicRef", "$recursiveRef", "discriminator"];
 
-/// The costs of a schema.
 pub(super) struct Costs {
     /// The maximum cost of checking one value, indexed by the value's depth in the arguments.
     by_depth: Vec<u64>,

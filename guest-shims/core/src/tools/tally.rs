@@ -14,7 +14,6 @@ use serde_json::Value;
 use super::{Answer, CallFailure, ToolErrorKind, ToolOutcome, ToolRecord};
 use crate::Limits;
 
-/// Error message for arguments that do not fit into memory.
 pub(super) const NO_ROOM: &str = "the arguments do not fit into the remaining `limits.memory_bytes`";
 
 /// Maximum length of a tool's name in a record, in characters.
@@ -199,8 +198,8 @@ pub fn message_fuel(bytes: usize) -> u64 {
 }
 
 /// The memory of tool calls, and its limit: the room that the guest's other usage leaves within the memory limit. Tool
-/// threads take memory while the guest's own memory grows. The side that finds the total too large releases the bytes
-/// that it has just taken, so only [`hold_over_limit`](Self::hold_over_limit) can exceed the limit.
+/// threads reserve memory while the guest's own memory grows. Each side reserves first, then checks the total, and
+/// releases its bytes if the total is too large. Only [`hold_over_limit`](Self::hold_over_limit) can exceed the limit.
 #[derive(Debug, Default)]
 pub struct ToolMemory {
     held_bytes: AtomicU64,

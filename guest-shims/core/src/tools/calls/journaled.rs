@@ -11,7 +11,7 @@ use crate::{
 
 /// The additional state of the calls in an execution with a journal.
 pub(super) struct JournaledCalls<T> {
-    /// The calls that have ended since the last [`ToolCalls::take_ended`].
+    /// The calls that have ended since the last call of [`ToolCalls::take_ended`].
     pub(super) ended: Vec<CallEnded>,
     /// The number of replies so far that did not report the end of a call, such as errors about unknown tools.
     pub(super) own_replies: u64,
@@ -161,7 +161,8 @@ impl<R: ToolRunner> ToolCalls<R> {
         for call in calls {
             self.start_call(call);
         }
-        // Counted last: the unanswered calls were within the limits in the first run, but some ended calls were not.
+        // Count the ended calls last, so that the limits do not refuse the unanswered calls, which they admitted in the
+        // first run.
         for (name, tool) in counted {
             self.runner.count_repeated(&name, &tool);
         }

@@ -27,7 +27,6 @@ const UNREAD_MAX: usize = 1 << 16;
 /// values.
 const REPEATED_KEY: &str = "the arguments contain an object that repeats a key; use each key once";
 
-/// The arguments of a call.
 struct CallArguments {
     value: Value,
     text: String,
@@ -177,7 +176,6 @@ impl<R: ToolRunner> ToolCalls<R> {
         &self.account
     }
 
-    /// Returns `true` if a reply is available.
     pub(crate) fn has_reply(&self) -> bool {
         !self.unread.is_empty()
     }

@@ -86,6 +86,6 @@ pub trait ToolRunner {
     /// Called when a call has ended. Not called for calls that a suspended execution leaves unanswered.
     fn on_end(&self, _record: &ToolRecord, _index: usize) {}
 
-    /// Called with the number of calls that were refused without a record, except for those before a suspension.
+    /// Called with the number of calls that were refused without a record. Excludes calls refused before a suspension.
     fn on_refused(&self, _count: u64) {}
 }

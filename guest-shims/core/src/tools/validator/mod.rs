@@ -267,7 +267,7 @@ fn is_multiple(value: &Value, of: &Value) -> bool {
 /// Unsupported keywords that would have to be enforced.
 const REFUSED: [&str; 3] = ["contentSchema", "$recursiveRef", "$dynamicRef"];
 
-/// Returns the rules of all schemas within a schema. The first one is the root.
+/// Returns the rules of a schema and of all its subschemas. The root schema is first.
 fn read(schema: &Value, max_pattern_bytes: usize) -> Result<Vec<Vec<Rule>>, String> {
     let mut reader = Reader { root: schema, found: Vec::new(), index: HashMap::new(), max_pattern_bytes };
     reader.add(schema);
@@ -278,7 +278,7 @@ fn read(schema: &Value, max_pattern_bytes: usize) -> Result<Vec<Vec<Rule>>, Stri
     Ok(schemas)
 }
 
-/// A compiler of the schemas within a schema, each compiled once.
+/// A compiler that compiles a schema and each of its subschemas once.
 struct Reader<'a> {
     root: &'a Value,
     found: Vec<&'a Value>,
