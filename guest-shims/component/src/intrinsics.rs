@@ -131,7 +131,7 @@ impl Guests for WovenModule {
     fn call_export(&self, guest: u32, export: u32, args: &[u64]) -> CallOutcome {
         let mut result = 0;
         // SAFETY: `call_export` reads the arguments and writes one word. During the call, the guest's code calls the
-        // exports below, and these access nothing that is borrowed here.
+        // exports below, which access nothing that is borrowed here.
         let status = unsafe { machine::call_export(guest, export, args.as_ptr(), args.len(), &raw mut result) };
         called(status, result)
     }

@@ -22,7 +22,8 @@ pub struct Provider {
     sessions: Rc<Sessions>,
     /// The host's tools, cached on first use: the host's list never changes.
     toolbox: OnceCell<Result<Rc<Toolbox>, String>>,
-    /// The reason why the weaver's description is invalid. In that case, the provider has no runtimes.
+    /// The reason why the weaver's description is invalid; `None` if it is valid. An invalid description provides no
+    /// runtimes.
     broken: Option<String>,
 }
 

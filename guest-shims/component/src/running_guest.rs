@@ -2,8 +2,8 @@
 //!
 //! While a guest runs, its code calls back into this module: to make WASI calls, to refill an empty fuel counter, and
 //! to grow memory. During a call into the guest, the guest's [`HostState`] is stored here. Afterwards, the state
-//! returns to the caller, even if the guest was unwound: the exception is thrown after these functions have returned,
-//! so none of them is unwound.
+//! returns to the caller, even if the guest was unwound. The unwinding exception is thrown only after these functions
+//! have returned.
 
 use std::cell::RefCell;
 
@@ -121,8 +121,8 @@ impl HostState {
         self.hand_out(memory, slice(&self.host.ctx, left), left);
     }
 
-    /// Charges a call to the guest's current slice, without a new slice. Otherwise a guest that calls often would never
-    /// reach the end of a slice, where the clock is checked.
+    /// Charges a call's fuel to the guest's current slice, without starting a new slice. Otherwise, frequent calls
+    /// would keep the guest from reaching the end of a slice, where the clock is checked.
     fn charge(&mut self, memory: &GuestMemory, fuel: u64) {
         let left = self.fuel(memory).saturating_sub(fuel);
         let in_hand = u64::try_from(memory.guests().fuel()).unwrap_or(0);

@@ -156,7 +156,7 @@ impl Session {
     /// Returns the session's description.
     #[must_use]
     pub fn info(&self) -> types::SessionInfo {
-        // The session is not in a call, because callers cannot enter an instance twice.
+        // The session is not in a call, because callers cannot reenter an instance.
         let mut info = SessionInfo::new(&self.id, self.runtime.language, &self.runtime.name);
         if let Ok(mut state) = self.state.try_borrow_mut() {
             state.update(&mut info);

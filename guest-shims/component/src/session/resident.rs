@@ -41,7 +41,7 @@ struct SessionMemory {
     is_known: bool,
     /// The size of an evicted memory, in 64 KiB pages; `None` while the guest is in the runtime's memory.
     evicted: Option<u32>,
-    /// Accounts for the bytes of the pages during an eviction.
+    /// The reservation that an eviction charges for the copied pages.
     reservation: Option<Reservation>,
 }
 
@@ -78,8 +78,8 @@ impl ResidentMemory {
         }
     }
 
-    /// Moves the guest into its runtime's memory for a call that may change it. `keep_pages` is `true` if a checkpoint
-    /// may share the guest's stored pages, which are then worth keeping.
+    /// Moves the guest into its runtime's memory for a call that may change it. `keep_pages` is `true` if the guest's
+    /// stored pages should be kept, because a checkpoint may share them.
     pub(super) fn enter(&self, keep_pages: bool) -> Result<(), SandboxError> {
         let (runtime, is_evicted) = {
             let resident = self.0.try_borrow().map_err(|_| busy())?;

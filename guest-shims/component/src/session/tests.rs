@@ -14,7 +14,7 @@ use crate::{
 struct Space {
     fake: Rc<Fake>,
     world: World,
-    /// The only runtime: all sessions share it, as in a provider, because it records which guest is in its memory.
+    /// The runtime of all sessions. They share it, as in a provider, because it records which guest is in its memory.
     runtime: Rc<Runtime>,
     sessions: Rc<Sessions>,
 }

@@ -40,19 +40,16 @@ use crate::{
     running_guest,
 };
 
-/// The address of the source.
 const SOURCE_AT: u32 = 0x8000;
 /// The address of the guest's output and its `iovec`.
 const SCRATCH_AT: u32 = 0x4000;
 /// The address where the driver writes the seed.
 pub(crate) const SEED_AT: u32 = 8;
-/// The address of the soft-stop word.
 pub(crate) const SOFT_STOP_AT: u32 = 0x100;
 /// The address of the image's non-zero bytes.
 pub(crate) const IMAGE_AT: u32 = 0x200;
 /// The bytes at [`IMAGE_AT`].
 pub(crate) const IMAGE: [u8; 4] = *b"boot";
-/// The size of the image in pages.
 pub(crate) const IMAGE_PAGES: u32 = 1;
 
 #[derive(Default)]
