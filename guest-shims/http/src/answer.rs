@@ -131,7 +131,7 @@ impl ExecutionAnswer {
     }
 }
 
-/// Returns all retained output of a stream. An execution's record may contain only its beginning.
+/// Returns all retained output of a stream. The record of an execution may contain only the output's beginning.
 fn whole(output: glovebox_guest::Output, read: impl Fn(u64, u64) -> Vec<u8>) -> Output {
     let glovebox_guest::Output { mut bytes, retained_bytes, total_bytes } = output;
     while (bytes.len() as u64) < retained_bytes {

@@ -73,7 +73,6 @@ fn carried_out(
     route(settings, &read(max)?)
 }
 
-/// Returns the problem for a body that is too large.
 pub(crate) fn body_too_large(max: usize) -> Problem {
     Problem::too_large(format!("the request body is larger than {max} bytes; send a smaller body"))
 }

@@ -87,7 +87,6 @@ pub(crate) struct FreshExecution {
     pub(crate) patterns: Vec<String>,
 }
 
-/// An execution in a session.
 #[derive(Debug)]
 pub(crate) struct SessionExecution {
     pub(crate) state: Vec<u8>,
