@@ -15,9 +15,9 @@ use super::{
 };
 use crate::{Anchors, DriverError, Machine, Value};
 
-/// The size of the shadow stack for scripts, in bytes: room for 1,000 levels of plain functions. QuickJS limits the
-/// shadow stack, while frames use the native stack. The native stack grows at most 25 times as much (`JSON.parse`,
-/// nested parentheses), and the engine provides 40 times as much.
+/// The size of the shadow stack for scripts, in bytes: room for 1,000 levels of plain functions. QuickJS checks only
+/// the shadow stack, but frames also use the native stack, at most 25 times as much (`JSON.parse`, nested parentheses).
+/// The engine provides 40 times as much.
 const STACK_BYTES: u32 = 320 << 10;
 
 /// The size of the new shadow stack, in 64 KiB pages. The new stack replaces the build's own stack, which has only 60
@@ -107,8 +107,8 @@ pub(super) static CODE: LazyLock<String> = LazyLock::new(|| {
     code
 });
 
-/// Like [`CODE`], with the library's files. Every program that prepares or looks up an image computes this text, so the
-/// files are not minified for it.
+/// Like [`CODE`], with the library's files. The files are not minified, because every program that prepares or looks up
+/// an image computes this text.
 pub(super) static WHOLE_CODE: LazyLock<String> =
     LazyLock::new(|| FILES.iter().fold(CODE.clone(), |code, (path, text)| code + path + text));
 

@@ -64,8 +64,8 @@ fn grammars(script: &Script<'_>) -> Vec<Grammar> {
     grammars
 }
 
-/// Returns the grammars to try, except a module's. In a script, `await (x)` is a call, so the grammar with `await` is
-/// first if the word occurs.
+/// Returns the grammars of scripts to try, in order. In a plain script, `await (x)` is a call, so the grammar with
+/// `await` comes first if the source contains the word.
 fn script_grammars(script: &Script<'_>) -> Vec<Grammar> {
     let mut grammars = vec![Grammar::Script];
     if script.kind != SourceKind::Script && script.source.contains("await") {
@@ -74,7 +74,7 @@ fn script_grammars(script: &Script<'_>) -> Vec<Grammar> {
     grammars
 }
 
-/// Returns `true` if a source that is or may be a module must keep its variables or return its value. If so, the source
+/// Returns `true` if a source that is or may be a module must keep its variables or return its value. The source then
 /// runs as a script, without its imports and exports. Outside a session, a source that must be a module runs as a
 /// module.
 pub(super) fn keeps_bindings(script: &Script<'_>) -> bool {
@@ -168,8 +168,8 @@ impl BootedGuest<'_> {
         self.choose_failure(failures, script.name)
     }
 
-    /// Chooses which grammar's exception to report: one that is not a syntax error in the source, or else the syntax
-    /// error that is furthest into the source.
+    /// Chooses the exception to report. Prefers an exception that is not a syntax error in the source, and then the
+    /// syntax error at the last position.
     fn choose_failure(&mut self, failures: Vec<JsValue>, name: &str) -> Result<CompileOutcome, DriverError> {
         let mut best: Option<(Position, JsValue, Facts)> = None;
         for failure in failures {

@@ -52,8 +52,8 @@ fn is_module(name: &str) -> bool {
     MODULES.contains(&name.strip_prefix("node:").unwrap_or(name))
 }
 
-/// Maximum number of steps of one search for modules to create: two for each package, whose number `node/imports.js`
-/// limits, two for each of Node's modules, and one that ends the search.
+/// Maximum number of steps of one search for modules to create: two per package (`node/imports.js` limits the number of
+/// packages), two per Node module, and one that ends the search.
 const MAX_SURVEYED: usize = 2 * 256 + 2 * MODULES.len() + 1;
 
 /// Maximum number of declared names in one search.
@@ -162,7 +162,7 @@ impl BootedGuest<'_> {
         Ok(made)
     }
 
-    /// Creates Node's modules for files whose names the script determines only at run time. Omits `process`, whose
+    /// Creates all of Node's modules, for imports whose names are known only at run time. Omits `process`, whose
     /// exports depend on the running script.
     pub(super) fn import_all(&mut self) -> Result<(), DriverError> {
         for name in MODULES.into_iter().filter(|name| *name != "process") {

@@ -9,8 +9,8 @@
 //! and interrupts that leave the interpreter usable ([`state`]). These require internal structures, which are
 //! located at boot by their effects ([`structures`]). Preparation fails if a structure is not found.
 //!
-//! The boot scripts do not rely on anything that a script can replace, and share only these addresses with the host. A
-//! script that damages the boot scripts damages only its own interpreter.
+//! The boot scripts do not rely on anything that a script can replace, and share only the recorded addresses with the
+//! host. A script that damages the boot scripts damages only its own interpreter.
 
 mod boot;
 mod compile;

@@ -202,7 +202,6 @@ pub(super) const OUT_OF_MEMORY: (&str, &str) = ("InternalError", "out of memory"
 /// The class name of the error for an interrupt.
 const STOPPED: &str = "Interrupted";
 
-/// The message for a thrown value that cannot be described.
 const UNDESCRIBED: &str = "the thrown value cannot be described";
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ const BINDER: &str = "glovebox.imports";
 /// The global that replaces `import.meta` in a script (`modules.js`). The global's name is as long as `import.meta`,
 /// to preserve columns.
 const META: &str = "$importMeta";
-/// The global function that replaces `import` in `import(…)`, so that errors are Node's. The function's name is as
-/// long as `import`.
+/// The global function that replaces `import` in `import(…)`, so that its errors are the same as Node's. The function's
+/// name is as long as `import`.
 const DYNAMIC: &str = "$loads";
 
 /// Returns `true` if a source contains a word that every import or export needs.
@@ -59,7 +59,7 @@ pub(super) fn split(source: &str) -> Option<Split> {
     let rest = source.get(at..)?;
     blank(rest, &mut imports);
     script.push_str(rest);
-    // Bound through arrow functions, because the exporting module may change the values later.
+    // Bind through arrow functions, because the exporting module may change the values later.
     let bound = names.iter().map(|name| format!("['{name}', () => {name}], "));
     imports.push_str(&format!(";globalThis['{BINDER}']([{}]);", bound.collect::<String>()));
     Some(Split { imports, script })

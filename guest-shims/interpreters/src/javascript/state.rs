@@ -1,5 +1,5 @@
-//! Addresses in a prepared image, the words that the boot scripts share with the host, and interrupts, after which the
-//! interpreter stays usable.
+//! Addresses in a prepared image, words shared between the boot scripts and the host, and interrupts. The interpreter
+//! stays usable after an interrupt.
 //!
 //! QuickJS regularly calls an interrupt handler. The handler installed at boot reads a word that the host writes while
 //! the guest runs. If the word is set, the interpreter throws an `InternalError` that bypasses every `catch` and
@@ -265,8 +265,8 @@ pub(super) fn interrupt_writes(anchors: &Anchors, interrupt: Interrupt) -> Resul
 }
 
 impl BootedGuest<'_> {
-    /// Clears the interrupt word. Returns the reason that the host wrote, or `None` if the host wrote no reason. Must
-    /// come before any other call into the guest, which would also be interrupted.
+    /// Clears the interrupt word. Returns the reason that the host wrote, or `None` if the host wrote no reason. Call
+    /// this method before any other call into the guest, which the interrupt would also stop.
     pub(super) fn take_interrupt(&mut self) -> Result<Option<&'static str>, DriverError> {
         let word = self.guest.read_word(self.at.interrupt)?;
         if word == 0 {

@@ -13,8 +13,8 @@ const RESERVED: &str = "\
     break case catch class const continue debugger default delete do else enum export extends false finally for function \
     if import in instanceof let new null return static super switch this throw true try typeof var void while with";
 
-/// Returns `true` if a script can declare a variable with this name. The name is only looked up, never evaluated, so
-/// the letters follow Rust's Unicode tables, which are close to the language's.
+/// Returns `true` if a script can declare a variable with this name. Rust's Unicode tables, which are close to the
+/// language's, are sufficient, because the name is only looked up and never evaluated.
 pub(super) fn is_identifier(name: &str) -> bool {
     let starts = |c: char| c.is_alphabetic() || matches!(c, '_' | '$');
     let continues = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '\u{200c}' | '\u{200d}');

@@ -42,7 +42,6 @@ pub(crate) enum GlobalJson {
     NotState,
 }
 
-/// The next global of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NextGlobal {
     Global(String, GlobalJson),
@@ -63,7 +62,6 @@ pub(crate) trait Globals {
     /// the globals. In that case, only `_state` exists.
     fn restore(&mut self, json: Option<&str>, max_bytes: u64) -> Result<bool, DriverError>;
 
-    /// Returns the script's next global.
     fn next(&mut self, max_bytes: u64) -> Result<NextGlobal, DriverError>;
 
     /// Prints a line to the guest's standard error.

@@ -68,8 +68,8 @@ impl Interpreter<'_> {
         let late = self.word(function.wrapping_sub(TRIPPED), 0)? != 0;
         let replaced = self.word(function, 0)? != ours;
         if late && replaced {
-            // Otherwise CPython would call the script's handler in the driver's frames. The reference to the script's
-            // handler leaks.
+            // Restore the driver's handler, because CPython would call the script's handler in the driver's frames. The
+            // reference to the script's handler leaks.
             self.write_word(function, 0, ours)?;
         }
         if late || replaced {

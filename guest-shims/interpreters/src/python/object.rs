@@ -68,7 +68,6 @@ impl<'a> Interpreter<'a> {
         self.machine
     }
 
-    /// Returns the address of the anchor `name`.
     pub(super) fn anchor(&self, name: &str) -> Result<u32, DriverError> {
         self.anchors.get(name)
     }
@@ -78,7 +77,7 @@ impl<'a> Interpreter<'a> {
         self.vectorcall(function, 0, REPLY_BYTES)
     }
 
-    /// Like [`call`](Self::call), but with a maximum size of the reply that is larger by `bytes`.
+    /// Like [`call`](Self::call), but allows a reply that is longer by `bytes`.
     pub(super) fn call_for(&mut self, function: &str, bytes: u32) -> Result<Option<Vec<u8>>, DriverError> {
         self.vectorcall(function, 0, REPLY_BYTES.saturating_add(bytes))
     }
