@@ -208,7 +208,6 @@ impl Vfs {
     }
 }
 
-/// The previous target of a name.
 #[derive(Clone, Debug)]
 pub(crate) struct PreviousTarget {
     pub(crate) inode: InodeId,

@@ -100,9 +100,9 @@ impl Vfs {
         Ok(id)
     }
 
-    /// Points a name at an inode, or removes the name. The previous inode loses a link, and is freed if it was the last
-    /// one. The caller must have checked the quotas, which this function charges. A failure leaves everything
-    /// unchanged.
+    /// Points a name at an inode, or removes the name. The previous inode loses a link, and is freed if it has no other
+    /// link and no handle. The caller must have checked the quotas, which this function charges. A failure leaves
+    /// everything unchanged.
     pub(crate) fn set_entry(&mut self, dir: InodeId, name: &Name, new: Option<InodeId>) -> Result<(), VfsError> {
         let now_ns = self.now_ns;
         let old = self.inode(dir)?.entries().ok_or(VfsError::NotADirectory)?.get(name).cloned();

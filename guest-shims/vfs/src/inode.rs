@@ -18,8 +18,8 @@ pub struct Stat {
     pub root: RootId,
     /// The type of the inode.
     pub kind: FileKind,
-    /// The number of names: 0 for an inode that was removed but is open. Always 1 for a directory that has a name,
-    /// which by convention means that its subdirectories are not counted.
+    /// The number of names: 0 for an inode that was removed but is open. For a directory with a name, always 1: by
+    /// convention, its subdirectories are then not counted.
     pub links: u64,
     /// The length in bytes of a file or of a symlink's target; 0 for a directory.
     pub size_bytes: u64,

@@ -106,8 +106,8 @@ pub(crate) struct Usage {
     /// The charges of all journals. These charges count against `VfsLimits::bytes` but are never refused, because
     /// deletions must always be possible.
     pub(crate) tombstone_bytes: u64,
-    /// The charge for listings of mounted directories. This charge has no quota in bytes, but is part of the memory
-    /// ceiling.
+    /// The charge for listings of mounted directories. This charge has no quota of its own, but counts towards the
+    /// memory ceiling.
     pub(crate) mount_bytes: u64,
     /// The inodes charged against `VfsLimits::inodes`.
     pub(crate) inodes: u64,

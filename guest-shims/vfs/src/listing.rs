@@ -16,9 +16,9 @@ const MAX_ENTRIES: usize = 1_024;
 /// Work units of one name lookup in a source. On a host, a lookup takes about ten microseconds.
 const LOOK_UP_WORK: u64 = 100;
 
-/// The position to continue from, and the end of the listing. The end is fixed when a listing starts, so that a guest
-/// that renames or creates entries while it iterates over a directory does not loop forever. A name keeps its position
-/// while it exists, so no name is skipped or repeated.
+/// The position to continue from, and the end of the listing. The end is fixed when a listing starts, so a guest that
+/// creates or renames entries during the listing cannot loop forever. A name keeps its position while it exists, so no
+/// name is skipped or repeated.
 #[derive(Clone, Copy)]
 struct Cookie {
     from: u32,

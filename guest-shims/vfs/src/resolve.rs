@@ -38,7 +38,6 @@ impl From<Follow> for PathEnd {
     }
 }
 
-/// The result of resolving a path.
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedPath {
     /// The directory that contains the name, or the target directory if there is no name.

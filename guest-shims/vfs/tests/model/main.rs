@@ -19,8 +19,8 @@ mod reference;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// Returns a test runner that prints its seed. Set the same seed to reproduce a failure. Proptest itself prints the
-/// smallest failing input.
+/// Returns a test runner and prints its seed. Set the seed to repeat a failure. Proptest prints the smallest failing
+/// input.
 fn runner(test: &str) -> TestRunner {
     let seed = support::seed(test);
     let mut bytes = [0; 32];

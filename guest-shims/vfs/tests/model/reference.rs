@@ -30,7 +30,6 @@ pub(crate) struct Reference {
     marked: Box<Option<Reference>>,
 }
 
-/// The target of a path.
 #[derive(Debug)]
 pub(crate) struct PathTarget {
     pub(crate) path: String,

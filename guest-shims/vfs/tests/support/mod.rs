@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use glovebox_vfs::{CommitStep, FileIdentity, FileKind, MountSource, SourceEntry, SourceError, SourceStat, Vfs};
 
-/// A node of the fake host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum HostNode {
     Dir,
@@ -204,7 +203,7 @@ impl MountSource for FakeHost {
     }
 }
 
-/// Returns the seed of a random test, and prints it. The seed is `GLOVEBOX_TEST_SEED`, or random without this variable.
+/// Returns and prints the seed of a random test: the value of `GLOVEBOX_TEST_SEED`, or a random number.
 pub(crate) fn seed(test: &str) -> u64 {
     let given =
         std::env::var("GLOVEBOX_TEST_SEED").ok().map(|text| text.parse().expect("GLOVEBOX_TEST_SEED is a number"));
