@@ -154,7 +154,7 @@ impl Wasi {
         Ok(GuestPath::Real(RealPath { at, path, below, outside }))
     }
 
-    /// Returns the guest path of the mount whose directory is `at`, if it contains another mount.
+    /// Returns the guest path of the mount whose directory is `at`, if another mount is inside that mount.
     fn outer_of(&self, at: InodeId) -> Option<String> {
         let holds = |mount: &&Mount| mounts::is_above_a_mount(&self.mounts, &mount.path);
         let mut outer = self.mounts.iter().filter(holds);
@@ -181,8 +181,8 @@ impl Wasi {
         Ok(mounts::resolve(&others, at, path)?)
     }
 
-    /// Returns the directory in which to create an entry at the path of an inner mount: the directory in the outer
-    /// mount, which then owns the entry.
+    /// Returns the path for creating an entry at the path of an inner mount. The path is in the outer mount, which then
+    /// owns the entry.
     pub(crate) fn creation_path(&self, place: RealPath) -> Result<RealPath, Errno> {
         let mut mounts = self.mounts.iter().filter(|mount| self.vfs.root_dir(mount.root) == Some(place.at));
         match mounts.find_map(|mount| mounts::outer_of(&self.mounts, &mount.path)) {

@@ -82,8 +82,8 @@ impl ClockState {
         }
     }
 
-    /// Returns the resolution in nanoseconds: 1 for a fixed clock, which is exact, and 1,000 for the host's clocks,
-    /// because guests have no legitimate use for a finer resolution.
+    /// Returns the resolution in nanoseconds: 1 for a fixed clock, which is exact, and 1,000 for the host's clocks.
+    /// Guests have no legitimate use for a finer resolution.
     pub(crate) fn resolution_ns(&self) -> u64 {
         match self.source {
             Clock::Host => 1_000,

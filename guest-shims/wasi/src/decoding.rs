@@ -54,7 +54,7 @@ pub(crate) fn decode(request: &[u8]) -> Result<Vec<u8>, Errno> {
             DecoderResult::Malformed(..) => text.extend_from_slice("\u{fffd}".as_bytes()),
         }
     }
-    // A character that is unfinished at the end of the request would be invalid if no more bytes followed.
+    // Decode an empty last chunk. The decoder then reports an unfinished character as malformed, with its length.
     let at_end = (!is_last).then(|| decoder.decode_to_utf8_without_replacement(&[], &mut step, true).0);
     let unfinished = match at_end {
         Some(DecoderResult::Malformed(bytes, after)) => bytes.saturating_add(after),

@@ -70,7 +70,8 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<TargetAb
         rest = after;
         match part {
             "" | "." => continue,
-            // The path leaves an inner mount. A path that has not followed any link can return to that mount.
+            // `..` at the top of an inner mount leads to the outer mount. The rest of the path may lead back into the
+            // inner mount.
             ".." if let Some((root, name)) = find(mounts, &here).and_then(|_| outer_of(mounts, &here)) => {
                 here.truncate(here.len().saturating_sub(name.len()).saturating_sub(1));
                 mounted = Some((root, rest));

@@ -3,7 +3,7 @@
 //! A guest operator costs 1 fuel, and an interpreter executes about five operators per nanosecond, so 5 fuel pay for a
 //! nanosecond of host work. Prices are rounded up, so that no loop of calls is cheaper than the same CPU time in the
 //! guest. Prices depend only on the guest's requests and on the state that the guest created, never on the host's
-//! state: the same script costs the same fuel everywhere.
+//! state. The same script therefore costs the same fuel everywhere.
 
 /// The price of any call: entering the host, finding the descriptor, decoding one or two structures. Measured at 60 to
 /// 100 ns in Wasmtime, including the time to take the WASI state out and put it back.
@@ -29,8 +29,8 @@ pub const DIRECTORY_ENTRY: u64 = 100;
 /// instructions).
 pub const RANDOM_BYTE: u64 = 5;
 
-/// The price of a sleep: setting and cancelling a timer, and waking up. The deadline bounds the waiting time, which
-/// costs no fuel, so that a sleep with a fixed clock costs the same as in real time.
+/// The price of a sleep: setting and cancelling a timer, and waking up. The waiting time costs no fuel, so that a sleep
+/// costs the same with a fixed clock and in real time. The deadline bounds the waiting time.
 pub const SLEEP: u64 = 5_000;
 
 /// The price of a message to the tools device, or of a reply from it: decoding or encoding, finding the tool, and two

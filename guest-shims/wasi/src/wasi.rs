@@ -158,9 +158,9 @@ impl Wasi {
         self.clock.set_source(clock);
     }
 
-    /// Saves the current value of the monotonic clock, so that the clock continues from this value in another
-    /// instance, whose [`Host::monotonic_ns`] starts from zero. Call this method on the state that is saved, not on a
-    /// state that continues to run.
+    /// Saves the current value of the monotonic clock. In another instance, whose [`Host::monotonic_ns`] starts from
+    /// zero, the clock continues from this value. Call this method on the state that is saved, not on a state that
+    /// continues to run.
     pub fn settle_clock<H: Host>(&mut self, host: &mut H) {
         let now = self.monotonic_ns(host);
         self.clock.set_base_ns(now);

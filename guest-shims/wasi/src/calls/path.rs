@@ -65,7 +65,7 @@ pub(super) fn path_rename<H: Host>(
     let to = wasi.resolve_path(host, new_fd, table::PATH_RENAME_TARGET, Purpose::Use, new_path, new_path_len)?;
     if let (GuestPath::Descriptor(from), GuestPath::Descriptor(to)) = (&from, &to) {
         // Renaming `/dev/fd/FROM` to `/dev/fd/TO` moves a descriptor. The driver's `os.dup2` uses this rename, because
-        // the C library has no function for this.
+        // the C library has no `dup2`.
         return descriptor::assign(wasi, *from, *to);
     }
     let (from, to) = (from.real(Errno::Busy)?, to.real(Errno::Busy)?);
@@ -105,7 +105,7 @@ pub(super) fn path_symlink<H: Host>(
 ) -> Call {
     let target = read_path(host, target, target_len)?;
     let place = wasi.resolve_path(host, fd, table::PATH_SYMLINK, Purpose::Use, path, path_len)?.real(Errno::Exist)?;
-    // If the target is the reason for a refusal, the event log contains the target.
+    // If the target causes a refusal, the event log records the target.
     let shown = RealPath { path: target.clone(), below: place.below.clone(), ..place };
     change(wasi, host, &[&place, &shown], |vfs| vfs.symlink(target.as_bytes(), place.at, place.path.as_bytes()))
 }

@@ -1,5 +1,4 @@
-//! Tests of the devices: the null device, which is always empty and discards all writes, the displays device, and the
-//! devices for free space, scrypt and text.
+//! Tests of all devices except the tools device: null, displays, space, scrypt and text.
 
 use glovebox_vfs::{Access, VfsLimits};
 use glovebox_wasi::{
