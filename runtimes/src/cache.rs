@@ -23,7 +23,6 @@ use crate::{
 
 /// The directory of the lock files.
 const LOCKS: &str = "locks";
-/// The suffix of the lock files' names.
 const LOCK_SUFFIX: &str = ".lock";
 
 /// Polling interval of a process that waits for a lock. Each poll retries the lock and checks for cancellation.

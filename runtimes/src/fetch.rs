@@ -69,7 +69,6 @@ pub(crate) enum PackageManager {
     Npm,
 }
 
-/// A pinned file to download.
 pub(crate) struct PinnedFile<'a> {
     pub(crate) name: &'a str,
     pub(crate) version: &'a str,

@@ -242,7 +242,6 @@ impl<'a> Code<'a> {
         self.types.get(to_usize(function)).copied().unwrap_or_default()
     }
 
-    /// Returns a defined function's body.
     fn body(&self, function: u32) -> &'a [u8] {
         let body = to_usize(function).checked_sub(self.imported).and_then(|nth| self.bodies.get(nth));
         body.copied().unwrap_or_default()

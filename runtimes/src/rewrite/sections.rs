@@ -183,7 +183,6 @@ impl<'a> Sections<'a> {
         })
     }
 
-    /// Returns the module's `name` section.
     pub(super) fn names(&self) -> Option<NameSectionReader<'a>> {
         self.0.iter().find_map(|section| match &section.payload {
             Payload::CustomSection(custom) => match custom.as_known() {
@@ -256,7 +255,6 @@ pub fn strip(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     Ok(Sections::read(module)?.rebuild(Vec::new()))
 }
 
-/// An encoded section.
 pub(super) struct EncodedSection {
     pub(super) id: u8,
     pub(super) data: Vec<u8>,

@@ -8,9 +8,9 @@
 //!   writes it back before code that may read the global: calls, function ends, and failing checks.
 //! * **Depth**: an estimate of the native stack that calls of possibly recursive functions use. One branch at the
 //!   function's entry tests both counters. The call does not proceed if one of them is negative.
-//! * **Exceptions**: an exception unwinds a woven guest, and no `catch_all` of the guest may intercept it. Each
-//!   `try_table` that catches everything therefore begins with an added clause, which passes the unwinding exception to
-//!   the function's end, where it is rethrown. Both counters are reloaded where exceptions [land](crate::reach).
+//! * **Exceptions**: an exception unwinds a woven guest, and no `catch_all` of the guest may intercept it. A clause is
+//!   therefore added at the start of each `try_table` that catches everything. The clause passes the unwinding exception
+//!   to the function's end, which rethrows it. Both counters are reloaded where exceptions [land](crate::reach).
 //! * **`unreachable`**: a call that unwinds the guest precedes the operator, so that only the call into the guest ends.
 //! * **Memory**: the replacements of `memory.size` and `memory.grow` use the virtual memory size.
 

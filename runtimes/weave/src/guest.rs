@@ -55,7 +55,6 @@ pub struct Guest<'a> {
     pub library: Option<GuestLibrary<'a>>,
 }
 
-/// A parsed guest.
 pub(crate) struct ParsedGuest<'a> {
     pub(crate) guest: &'a Guest<'a>,
     pub(crate) module: Module<'a>,
@@ -265,7 +264,6 @@ impl<'a> Module<'a> {
         Ok(module)
     }
 
-    /// Returns the type of a function.
     pub(crate) fn function_type(&self, function: u32) -> Option<&FuncType> {
         self.types.get(index(*self.functions.get(index(function))?))
     }

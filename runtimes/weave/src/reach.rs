@@ -73,7 +73,6 @@ impl Reach {
         self.live = false;
     }
 
-    /// Enters the `else` side of an `if`.
     pub(crate) fn enter_else(&mut self) {
         if let Some(frame) = self.frames.last_mut() {
             frame.kind = LabelKind::Else;

@@ -119,7 +119,6 @@ pub(crate) struct WovenCore {
     pub(crate) description: Description,
 }
 
-/// Assembles the core module.
 fn assemble(shim: &Module<'_>, guests: Vec<ParsedGuest<'_>>, options: &WeaveOptions) -> Result<WovenCore, WeaveError> {
     check_shim(shim)?;
     let stack = stack(&guests, options.stack_bytes)?;

@@ -143,8 +143,8 @@ const SPLICES: &[Splice] = &[
     Splice::new("float_multiply", "94 38 02 00 02 40 20 02", "10 {scalar_multiply_single} 02 40 20 02"),
     Splice::new("float_true_divide", "95 38 02 00 02 40 20 02", "10 {scalar_divide_single} 02 40 20 02"),
     Splice::new("float_power", "10 {powf} 38 02 00 02 40 20 03", "10 {scalar_power_single} 02 40 20 03"),
-    // A splice that changes nothing, but checks the addresses of `IndexError` and of a message about tuples that ends
-    // with "index out of range".
+    // Changes nothing, but checks the addresses of `IndexError` and of a tuple's error message that ends with "index
+    // out of range".
     Splice::new("PyTuple_GetItem", "28 02 {@26079528} 41 {@17588087}", "28 02 {@26079528} 41 {@17588087}"),
 ];
 

@@ -144,7 +144,6 @@ const UNCHECKED: u64 = 56;
 const CHECKED: u64 = 60;
 /// The offset of copies of inputs that the results overwrite.
 const COPIES: i32 = 64;
-/// The size of the frame, in bytes.
 const FRAME_BYTES: i32 = COPIES + 2 * 8 * CHUNK;
 
 /// Emits the index of a loop's output.

@@ -22,7 +22,7 @@
   (import "glovebox:machine" "call_table" (func $call_table (param i32 i32 i32 i32 i32) (result i32)))
   (import "glovebox:machine" "unwound" (func $unwound (result i32)))
   (memory (export "memory") 1)
-  ;; The result of WASI calls, the result of `grow`, and the argument of the last such call.
+  ;; The result of WASI calls, the result of `grow`, and the first argument of the last of these calls.
   (global $answer (export "answer") (mut i32) (i32.const 0))
   (global $grown (export "grown") (mut i32) (i32.const -1))
   (global $argument (export "argument") (mut i32) (i32.const 0))
