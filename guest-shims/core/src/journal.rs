@@ -124,9 +124,9 @@ pub struct Recording {
 pub enum SuspendRefusal {
     /// The journal exceeds its maximum size, or the script has made too many tool calls.
     #[error(
-        "the script's inputs since its start exceed `limits.journal_bytes` bytes (tool results, standard input, random \
-         numbers, clock readings and sleeps, plus {ENTRY_BYTES} bytes each), or it has made more than {MAX_ENTRIES} tool \
-         calls; let it finish, then return less from its tools, or call tools and clocks less often"
+        "the script received more than `limits.journal_bytes` bytes of input (tool results, standard input, random \
+         numbers, clock readings and sleeps, plus {ENTRY_BYTES} bytes each), or made more than {MAX_ENTRIES} tool calls; \
+         let it finish, then return less from its tools, or call tools and clocks less often"
     )]
     JournalFull,
     /// A limit or a cancellation has interrupted the script.

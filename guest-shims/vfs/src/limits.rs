@@ -241,7 +241,7 @@ pub enum VfsError {
     #[error("path leaves its directory; use a relative path inside it")]
     NotCapable,
     /// `nametoolong`: a name, a path or the nesting of directories exceeds its limit.
-    #[error("name, path or nesting exceeds its limit; shorten it")]
+    #[error("a name or path is too long, or directories are nested too deeply; shorten the path")]
     NameTooLong,
     /// `loop`: the path contains more symlinks than `symlink_hops`, or a symlink that must not be followed.
     #[error("too many symbolic links, or a link that must not be followed")]

@@ -434,21 +434,18 @@ pub enum UserPackageError {
         owner: String,
     },
     /// There are already [`MAX_USER_PACKAGES`] packages.
-    #[error(
-        "you have already added {MAX_USER_PACKAGES} packages, the maximum; remove one with \
-         `glovebox packages remove NAME`"
-    )]
+    #[error("you can add at most {MAX_USER_PACKAGES} packages; remove one with `glovebox packages remove NAME`")]
     TooMany,
     /// The unpacked packages would exceed [`MAX_USER_PACKAGES_BYTES`].
     #[error(
-        "with `{name}`, your packages would exceed {MAX_USER_PACKAGES_BYTES} bytes, unpacked; remove some with \
+        "`{name}` raises the unpacked size of your packages above {MAX_USER_PACKAGES_BYTES} bytes; remove packages with \
          `glovebox packages remove NAME` (`glovebox packages list --json` shows their sizes)",
         name = escaped(.0)
     )]
     TooLarge(String),
     /// The packages would exceed [`MAX_USER_PACKAGES_FILES`].
     #[error(
-        "with `{name}`, your packages would exceed {MAX_USER_PACKAGES_FILES} files; remove some with \
+        "`{name}` raises the number of files in your packages above {MAX_USER_PACKAGES_FILES}; remove packages with \
          `glovebox packages remove NAME` (`glovebox packages list --json` shows their file counts)",
         name = escaped(.0)
     )]
