@@ -149,7 +149,7 @@ const DEFAULT_BODY_BYTES: usize = 48 << 20;
 /// The default maximum size of a session state. In base64, such a state takes 43 MiB of a request body's 48 MiB.
 const DEFAULT_STATE_BYTES: usize = 32 << 20;
 
-/// The upper bound of both maxima: by default, hosts pass lists of at most 128 MiB between components.
+/// The upper bound of both settings, in bytes. By default, hosts pass at most 128 MiB in a list between components.
 const MAX_BYTES: usize = 128 << 20;
 
 #[derive(Clone, Debug)]

@@ -18,8 +18,8 @@ pub struct Stat {
     pub root: RootId,
     /// The type of the inode.
     pub kind: FileKind,
-    /// The number of names: 0 for an inode that was removed but is open. For a directory with a name, always 1: by
-    /// convention, its subdirectories are then not counted.
+    /// The number of names: 0 for an inode that was removed but is open, and 1 for every directory with a name. By
+    /// convention, 1 means that the subdirectories of a directory are not counted.
     pub links: u64,
     /// The length in bytes of a file or of a symlink's target; 0 for a directory.
     pub size_bytes: u64,

@@ -286,7 +286,7 @@ impl Seal {
         Self::HmacSha256(Box::new(code))
     }
 
-    /// Adds sealed bytes.
+    /// Adds bytes that the seal covers.
     pub fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Sha256(digest) => Digest::update(digest, bytes),

@@ -271,7 +271,8 @@ impl BootedGuest<'_> {
 
     /// Like [`evaluate`](Self::evaluate), but for a boot script whose functions do not need their source text. The
     /// interpreter stores each function's source separately, so the sources of nested functions are stored several
-    /// times. The script is compiled, written without source text, and read again, and then takes a third of the space.
+    /// times. The script is therefore compiled, written without source text, and read again. The result takes a third
+    /// of the space.
     fn evaluate_stripped(&mut self, (name, source): (&str, &str)) -> Result<(), DriverError> {
         let program = self.value_of(name, source, EVAL_COMPILE_ONLY)?;
         let [context, scratch] = [self.at.context, self.at.scratch].map(Value::I32);

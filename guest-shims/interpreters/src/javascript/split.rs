@@ -106,7 +106,7 @@ struct Edit {
 struct Expression {
     from: usize,
     to: usize,
-    /// At most as long as the replaced text.
+    /// The replacement in the script, at most as long as the replaced text.
     replacement: &'static str,
 }
 

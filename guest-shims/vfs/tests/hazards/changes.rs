@@ -354,7 +354,7 @@ fn changes_of_earlier_executions_are_in_the_next_commit() {
     vfs.write_file(root, "two", b"2").unwrap();
     assert_eq!(vfs.changes(root).created, ["two"]);
     assert_eq!(commit(&host, &mut vfs, root), 2);
-    // A commit does not end the reported period.
+    // A commit does not reset the reported changes.
     assert_eq!(vfs.changes(root).created, ["two"]);
 }
 

@@ -257,7 +257,7 @@ fn every_limit_is_exact_on_restore() {
         3,
         |limits, value| limits.depth = value as usize - 1,
         |vfs, root| {
-            // Known entries of a mount can be one level deeper.
+            // Restoring accepts one level more than `depth`, because directories from a source can be that deep.
             vfs.write_file(root, "1/2/3/file", b"").unwrap();
         },
     );

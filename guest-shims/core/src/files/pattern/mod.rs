@@ -17,8 +17,8 @@ const MAX_PATTERN_BYTES: usize = 4_096;
 /// A parsed pattern and the directories that it can match in.
 pub(super) struct Pattern {
     pub(super) matcher: Matcher,
-    /// The literal directories at the beginning of the pattern. The search starts below these directories, because a
-    /// host directory is listed on first access and may be large.
+    /// The literal directories at the beginning of the pattern. The search starts below these directories, so that it
+    /// does not list other host directories, which may be large.
     pub(super) prefix: Vec<String>,
     /// The maximum depth of a match, in names below the prefix.
     pub(super) max_depth: usize,

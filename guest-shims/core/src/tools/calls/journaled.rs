@@ -177,7 +177,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    /// Records a call that its tool has not answered: it could not be started, or exceeded its timeout.
+    /// Records a call without an answer from its tool, because the call could not be started or exceeded its timeout.
     pub(super) fn ended_unrun(&mut self, id: u64, index: usize, failure: CallFailure, ended: Duration) {
         let (answer, ended) = (Err(failure), self.recorded_time(ended));
         self.journal_end(index, &answer, false, ended);

@@ -1,9 +1,9 @@
 //! Validates tool arguments against JSON Schema.
 //!
 //! The `jsonschema` crate takes 2.6 MB as WebAssembly, more than an interpreter. This validator implements draft
-//! 2020-12, and the forms of `items` and `dependencies` in earlier drafts. The validator behaves the same in the
-//! engine and in the provider. All other keywords, including `format`, are annotations, as in that draft. Unsupported
-//! keywords that would have to be enforced are rejected by name. The tests compare the validator with `jsonschema`.
+//! 2020-12, and the forms of `items` and `dependencies` in earlier drafts. It behaves the same in the engine and in the
+//! provider. As in draft 2020-12, all other keywords are annotations, including `format`. Unsupported keywords that
+//! would have to be enforced are rejected by name. The tests compare the validator with `jsonschema`.
 //!
 //! Regular expressions are matched in linear time, so look-around and back-references are rejected. `\d`, `\w`, `\s`
 //! and `\b` are limited to ASCII. The number of matching steps in a check is limited, because a check cannot be
@@ -230,7 +230,8 @@ fn json_equal(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Returns `true` if an array has equal items. Sorts the items by text, to avoid comparing all pairs of a long array.
+/// Returns `true` if an array has two equal items. Sorts the items by text, to avoid comparing all pairs of a long
+/// array.
 fn has_equals(value: &Value) -> bool {
     let Some(items) = value.as_array() else { return false };
     let mut texts: Vec<String> = items.iter().map(|item| with_floats(item).to_string()).collect();
