@@ -166,9 +166,9 @@ pub type Guest = glovebox_core::Guest<GuestMachine>;
 /// Fuel for work that is not charged to a script, such as reseeding.
 const UNBILLED_FUEL: u64 = u64::MAX;
 
-/// Creates a guest from the image, in the runtime's memory. If the memory contains a one-shot guest, destroys that
-/// guest; a session's guest is evicted. Fails if the image does not fit into the memory limit, or if the session's
-/// guest cannot be evicted.
+/// Creates a guest from the image, in the runtime's memory. Destroys a one-shot guest that is in the memory, and
+/// evicts a session's guest. Fails if the image does not fit into the memory limit, or if the session's guest cannot
+/// be evicted.
 pub(crate) fn instantiate(
     runtime: &Rc<Runtime>,
     guests: &Rc<dyn Guests>,

@@ -187,7 +187,7 @@ impl Vfs {
     }
 
     /// Updates the source paths of mounted files that the commit renamed. An inode without a name loses its source
-    /// path, because the file at that path is a different one.
+    /// path, because another file is at that path.
     fn follow_sources(&mut self, root: RootId, paths: Differences) -> Result<(), VfsError> {
         let open = self.state.open.keys().copied();
         let lost: Vec<InodeId> = open

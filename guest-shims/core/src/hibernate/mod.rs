@@ -89,7 +89,7 @@ impl SavedSession {
     }
 
     /// Restores the state. `wasi` is a new WASI state with the receiving policy; the saved files and descriptors
-    /// replace those in `wasi`. The policy also decides whether random numbers are predictable; the bytes do not.
+    /// replace those in `wasi`. The policy, not the bytes, decides whether random numbers are predictable.
     ///
     /// # Errors
     /// Fails if the saved state exceeds a limit, or does not match the mounts.
