@@ -87,7 +87,7 @@ impl SessionsBuilder {
         self
     }
 
-    /// Sets a token that ends waits for locks, and for other threads that use or change sessions.
+    /// Sets a token that cancels waits for locks, and waits for threads that are using or changing a session.
     pub fn cancel(mut self, token: &CancelToken) -> Self {
         self.0.cancel = token.clone();
         self
@@ -324,7 +324,7 @@ impl Sessions {
         SessionGuard { slots: Arc::clone(&self.0), id: id.clone() }
     }
 
-    /// Creates a session with `make` under an unused ID, and saves it.
+    /// Creates a session with `make` and saves it. Fails if the ID is already in use.
     pub(super) fn add(
         &self,
         id: &SessionId,
@@ -372,8 +372,9 @@ impl Sessions {
     /// Saves a session to the store and frees its memory and lock. Returns `false` if the session was not live in this
     /// process.
     ///
-    /// # Errors [`SessionsError::InUse`] if the session is in use. [`SessionsError::Fenced`] if another process took
-    /// over the session. The session's memory is then freed without saving.
+    /// # Errors
+    /// [`SessionsError::InUse`] if the session is in use. [`SessionsError::Fenced`] if another process took over the
+    /// session. The session's memory is then freed without saving.
     pub fn hibernate(&self, id: &SessionId) -> Result<bool, SessionsError> {
         let slot = self.0.slot(id);
         let state = slot.lock_unused(&self.0.storage)?;
@@ -478,8 +479,8 @@ pub struct StorePolicy {
     /// session. If all live sessions stay in use for `lock_wait_ms`, activation fails with
     /// [`TooManyLive`](crate::SessionsError::TooManyLive). Default: 100. A value of 0 is treated as 1.
     pub live_count: usize,
-    /// Maximum time to wait for a session that another process has locked, or until fewer than `live_count` sessions
-    /// are live, in milliseconds.
+    /// Maximum time to wait for another process to release a session's lock, or for the number of live sessions to drop
+    /// below `live_count`, in milliseconds.
     ///
     /// Default: 0. The minimum wait for a lock is 50 ms, because other processes lock a session briefly to inspect it.
     pub lock_wait_ms: u64,

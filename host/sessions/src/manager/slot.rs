@@ -29,7 +29,7 @@ pub(super) const HIBERNATING_MS: u64 = 1_000;
 #[derive(Debug)]
 pub(super) struct SessionSlot {
     pub(super) id: SessionId,
-    /// The state. Threads unlock this mutex before they wait for a change or a lock, or write a session.
+    /// Threads release this mutex before they wait for a change or a lock, and before they write a session.
     state: Mutex<SlotState>,
 }
 
@@ -157,7 +157,7 @@ impl SessionSlot {
         Ok(state)
     }
 
-    /// Begins a change of a state that no other thread is changing.
+    /// Begins a change. No other change of the session may be in progress.
     pub(super) fn change<'a>(&'a self, mut state: MutexGuard<'a, SlotState>, storage: &'a Storage) -> SlotChange<'a> {
         state.is_changing = true;
         SlotChange { slot: self, changes: &storage.changes }
@@ -167,7 +167,7 @@ impl SessionSlot {
     /// was not live.
     ///
     /// Fails if another process took over the session. The session is then dropped with its changes. A store can be
-    /// slow, so other threads wait for this [`SlotChange`] without holding the state's mutex.
+    /// slow, so the write happens without the state's mutex. Other threads wait for the [`SlotChange`] to end.
     pub(super) fn hibernate<'a>(
         &'a self,
         mut state: MutexGuard<'a, SlotState>,
@@ -247,7 +247,6 @@ impl LiveSession {
         }
     }
 
-    /// Resumes a stored session.
     pub(super) fn resume_stored(
         storage: &Storage,
         stored: &StoredSession,
@@ -302,7 +301,7 @@ impl LiveSession {
     /// Writes the session to the store if it may have changed since the last save.
     pub(super) fn save(&self, storage: &Storage) -> Result<(), SessionsError> {
         let mut saved = self.saved.lock();
-        // Read the counter before capturing the state, because the state may not contain a use that ends during the
+        // Read the counter before capturing the state: the captured state may not include a use that ends during the
         // capture.
         let changes = self.changes.load(Ordering::SeqCst);
         if saved.changes == changes {
@@ -385,7 +384,7 @@ impl LiveSession {
     }
 }
 
-/// Returns the workspace path to store in a record, unless it is too long.
+/// Returns the workspace path for a record. Returns `None` without a workspace, or if the path is too long.
 fn recorded_workspace(sandbox: &Sandbox) -> Option<String> {
     let workspace = sandbox.policy().workspace.as_ref()?;
     let path = workspace.canonicalize().unwrap_or_else(|_| workspace.clone());

@@ -99,8 +99,7 @@ impl Slots {
                     match slot.hibernate(state, &self.storage) {
                         // `Ok(false)` means that the session had ended, which also freed its permit.
                         Ok(_) => return Ok(Eviction::Freed),
-                        // The session was dropped because another process took over the session. Dropping it freed its
-                        // permit.
+                        // The session was taken over by another process and dropped, which freed its permit.
                         Err(error @ SessionsError::Fenced { .. }) => {
                             let id = slot.id.as_str();
                             tracing::warn!(target: "glovebox", session_id = id, %error, "a session was taken over");

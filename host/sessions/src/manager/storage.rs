@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use super::{SessionGuard, Sessions, SessionsError, StorePolicy, slot::LiveSession};
 use crate::{ExpectedVersion, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, block_on, store};
 
-/// A function that creates a sandbox for the runtime with this name. Without a name, it chooses a runtime for the
+/// A function that creates a sandbox for the named runtime. Without a name, the function chooses a runtime for the
 /// language.
 pub(super) type MakeSandbox = Box<dyn Fn(Language, Option<&str>) -> Result<Sandbox, BuildError> + Send + Sync>;
 
@@ -162,8 +162,8 @@ impl Storage {
         self.cancel.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled)
     }
 
-    /// Retries `attempt` after each change of a session in this process until the attempt succeeds or fails. Returns
-    /// `None` after the attempt's `wait_ms` or on cancellation.
+    /// Calls `attempt` until it succeeds or fails, again after each event of the [`EventCounter`]. Returns `None` when
+    /// `wait_ms` has elapsed, or on cancellation.
     pub(super) fn retry<T>(
         &self,
         cancel: Option<&CancelToken>,
@@ -235,8 +235,8 @@ impl Sessions {
     /// `SessionsBuilder::key` is set, the session is sealed with that key.
     ///
     /// If the session is live in this process, it is saved first. If the store is full, the session's current state is
-    /// returned without being saved. Any other session is read from the store, without a sandbox, and without memory
-    /// for resuming the session.
+    /// returned without being saved. Any other session is read from the store without resuming it, so no sandbox is
+    /// needed.
     ///
     /// # Errors
     /// [`SessionsError::NotFound`] if there is no such session. [`SessionsError::Resume`] if its seal is wrong. Also
@@ -332,7 +332,6 @@ impl Sessions {
 
 /// The holder of the right to write a session during an import.
 enum SessionWriter<'a> {
-    /// The live session.
     Live(&'a Arc<LiveSession>),
     /// The session's lock, acquired for this import.
     Lock(SessionLock),

@@ -237,7 +237,7 @@ pub(super) fn encode_head(record: &SessionRecord, version: &StoredVersion) -> Ve
     format!("{MAGIC} {VERSION} {version} {}\n{json}\n", digest(version.as_str(), &json)).into_bytes()
 }
 
-/// Returns the error for a head with this unsupported format version.
+/// Returns the error for an unsupported format version in a head.
 fn of_version(version: &str) -> RecordError {
     let is_number = version.bytes().all(|byte| byte.is_ascii_digit());
     match (version.parse::<u32>(), VERSION.parse::<u32>()) {

@@ -156,8 +156,8 @@ impl fmt::Debug for SessionLock {
     }
 }
 
-/// Fails if `record` is not for the locked session, if its length differs from the state's length, or if the state has
-/// more than `max` bytes. `damaged` creates the error for a wrong length.
+/// Fails if `record` is not for the locked session, if the recorded length differs from the state's length, or if the
+/// state has more than `max` bytes. `damaged` creates the error for a wrong length.
 fn check_write(
     lock: &SessionLock,
     record: &SessionRecord,

@@ -260,7 +260,7 @@ impl From<SessionId> for String {
 
 /// Returns 128 random bits in hexadecimal, for example for a unique session ID.
 ///
-/// Aborts the process if the operating system does not provide random numbers, because anyone could guess the ID and
+/// Aborts the process if the operating system does not provide random numbers. Otherwise, anyone could guess the ID and
 /// gain access.
 pub(crate) fn random_id() -> String {
     let mut random = [0; 16];

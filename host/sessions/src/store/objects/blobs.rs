@@ -147,7 +147,7 @@ impl BlobStore {
     }
 }
 
-/// Converts milliseconds since 1970, by the store's clock. Clamps earlier times to 1970.
+/// Converts a time of the store's clock, in milliseconds since 1970. Clamps earlier times to 1970.
 pub(super) fn timestamp(ms: i64) -> Timestamp {
     Timestamp::from_unix_ms(u64::try_from(ms).unwrap_or_default())
 }

@@ -1,6 +1,6 @@
 //! The operations of an object store, and the interpretation of their results. This module lists local directories
-//! itself, because the library's listing omits files that are deleted during the listing, and the files that replace
-//! them.
+//! itself, because the listing of `object_store` omits files that are deleted during the listing, and the files that
+//! replace them.
 
 use std::{
     ffi::OsStr,
@@ -130,7 +130,7 @@ fn collect(root: &Path, dir: &str, names: &mut Vec<String>) -> io::Result<()> {
     let (mut files, mut dirs) = (Vec::new(), Vec::new());
     for entry in entries {
         let entry = entry?;
-        // Skip the library's temporary files, whose names contain a `#`, and names that are not UTF-8.
+        // Skip the temporary files of `object_store`, whose names contain a `#`, and names that are not UTF-8.
         let Some(name) = entry.file_name().to_str().filter(|name| !name.contains('#')).map(str::to_owned) else {
             continue;
         };
@@ -159,8 +159,8 @@ fn describe(root: &Path, name: String) -> io::Result<ListedObject> {
     }
 }
 
-/// Removes temporary files that killed writers left behind, if the files are older than `older_than`. The library first
-/// writes each object to a file `NAME#NUMBER`. Failed removals are retried when the store is next opened.
+/// Removes temporary files that killed writers left behind, if the files are older than `older_than`. `object_store`
+/// first writes each object to a file `NAME#NUMBER`. Failed removals are retried when the store is next opened.
 pub(super) fn remove_staged(root: &Path, older_than: Duration) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {
@@ -189,7 +189,7 @@ fn is_staged(name: &OsStr) -> bool {
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The transfer rate for computing timeouts: one mebibyte per second.
 const MIN_BYTES_PER_SECOND: u64 = 1 << 20;
-/// The largest length for computing the timeout of a read, in bytes: the maximum size of a blob.
+/// The number of bytes that a read may transfer, for computing its timeout: the maximum size of a blob.
 const MAX_WAITED_BYTES: u64 = 1 << 30;
 
 /// The objects below a URL. The value is cheap to clone.
@@ -208,7 +208,7 @@ impl Objects {
     }
 
     fn path(&self, name: &str) -> ObjectPath {
-        // Only the empty prefix has an empty part.
+        // The empty name, which is a valid prefix, splits into one empty part. Skip it.
         name.split('/').filter(|part| !part.is_empty()).fold(self.location.prefix.clone(), |path, part| path.join(part))
     }
 

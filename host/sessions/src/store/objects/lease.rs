@@ -31,14 +31,14 @@ use super::{
 };
 use crate::store::{ExpectedVersion, SessionId, StoreError, StoredVersion, record};
 
-/// The margin before a lease counts as expired, because some stores report times in whole seconds.
+/// The time that is added to a lease before it counts as expired, because some stores report times in whole seconds.
 const MARGIN: Duration = Duration::from_secs(1);
 /// Maximum size of an entry in bytes. An entry contains the holder and the duration in milliseconds.
 const MAX_ENTRY_BYTES: u64 = 64;
 /// Maximum duration of a lease. Longer durations in entries are clamped to this value.
 const MAX_LEASE: Duration = Duration::from_secs(60 * 60);
-/// Maximum time to wait for the release of a dropped lease. After the wait, the next holder can usually acquire the
-/// lease immediately.
+/// Maximum time that dropping a lease waits for its release. After the release, the next holder can acquire the lease
+/// immediately.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The store's clock, measured when the store was opened. Independent of the clocks of the machines that use the store.
@@ -268,7 +268,7 @@ impl Holder {
         versions
     }
 
-    /// Returns `true` if the holder attempted this write with the same expected version, and does not know the outcome.
+    /// Returns `true` if a recorded write expected the version `expected` and satisfies the predicate `is`.
     pub(super) fn has_attempted(&self, expected: &ExpectedVersion, is: impl Fn(&StoredVersion) -> bool) -> bool {
         let unsettled = self.unsettled.lock();
         unsettled.as_ref().is_some_and(|(same, versions)| same == expected && versions.iter().any(is))

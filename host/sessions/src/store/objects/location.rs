@@ -1,4 +1,4 @@
-//! Resolves store URLs, and provides the HTTP client for the object store library. The client uses HTTP/1.1 with
+//! Resolves store URLs, and provides the HTTP client for the `object_store` library. The client uses HTTP/1.1 with
 //! rustls, like the clients for scripts and servers.
 
 use std::{
@@ -222,7 +222,7 @@ impl HttpService for Client {
     }
 }
 
-/// Converts an error. The library decides by the error kind whether to retry the request.
+/// Converts an error. `object_store` uses the error's kind to decide whether to retry the request.
 fn http_error(error: reqwest::Error) -> HttpError {
     let kind = if error.is_timeout() {
         HttpErrorKind::Timeout

@@ -37,8 +37,8 @@
 //! * *A writer that loses the response* of step 2 or 3 compares the existing object with its own object. If this
 //!   request also fails, the outcome is unknown, and the session's lock records the version. The next write with the
 //!   same expected version also accepts a head with a recorded version.
-//! * *A writer that crashes* before step 3 leaves an orphaned state, which remains until the session has been removed
-//!   for seven days. A crash after step 3 leaves a committed write, and lower entries that the next writer deletes.
+//! * *A writer that crashes* before step 3 leaves an orphaned state, which remains until seven days after the session's
+//!   removal. A crash after step 3 leaves a committed write, and lower entries that the next writer deletes.
 //! * *A reader* lists the log, reads the head's entry, and then reads its state. If either object is missing, a writer
 //!   deleted it after a later commit, and the reader retries. The reader returns the state and the record of one write:
 //!   the last write that was committed when the read began, or a later write.

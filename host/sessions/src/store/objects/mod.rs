@@ -194,7 +194,6 @@ impl ObjectStore {
     }
 }
 
-/// The result of a write.
 struct WriteOutcome {
     was_there: bool,
     version: Option<StoredVersion>,
