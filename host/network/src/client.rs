@@ -98,7 +98,7 @@ impl Client {
                 .dns_resolver(Arc::new(resolver))
                 // `fetch` checks and follows redirects itself.
                 .redirect(redirect::Policy::none())
-                // An environment proxy would receive the request instead of the allowed server.
+                // A proxy from the environment would receive the request instead of the allowed server.
                 .no_proxy()
                 .referer(false)
                 .http1_only()

@@ -134,7 +134,8 @@ fn get(client: &Client, url: &str) -> Result<Value, String> {
     ask(client, &json!({ "url": url }))
 }
 
-/// Returns a resolver with fixed answers. Each lookup of a name uses its next answer; the last one repeats.
+/// Returns a resolver with fixed answers. Each lookup of a name returns the name's next answer. The last answer
+/// repeats.
 fn resolver(names: &[(&str, &[&[&str]])]) -> Arc<Resolver> {
     let addresses = |list: &&[&str]| list.iter().map(|text| text.parse().unwrap()).collect();
     let entries = names.iter().map(|(name, answers)| ((*name).to_owned(), answers.iter().map(addresses).collect()));
