@@ -1,7 +1,7 @@
 //! Callbacks: tools that an external service answers over HTTP.
 //!
 //! URL patterns define the allowed callback URLs. A host that no pattern names literally must resolve to public
-//! addresses only. Each call is signed, so that the service can verify that it comes from this server.
+//! addresses only. Each call is signed, so that the service can verify the sender.
 
 use std::{
     error::Error as _,
@@ -141,7 +141,7 @@ impl Callbacks {
     /// Fails if the secret is invalid or an HTTP client cannot be created.
     pub fn new(config: &CallbacksConfig) -> Result<Self, CallbacksError> {
         let signer = Signer::new(&config.secret).ok_or(CallbacksError::Secret)?;
-        // The call fails if another provider is already installed, which then stays in use.
+        // Ignore the error: it means that a provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = || {
             // A redirect or a proxy from the environment could send the call to an address that no pattern allows.

@@ -9,7 +9,7 @@ use sha2::Sha256;
 /// The allowed lengths of the decoded secret, in bytes.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// A signer of calls with the configured secret.
+/// A signer for calls. Contains the configured secret.
 #[derive(Clone)]
 pub(crate) struct Signer(Hmac<Sha256>);
 
