@@ -1,7 +1,7 @@
 //! A single-machine engine, for getting started and for small fleets: the Restate server as a child process, with its
 //! data in a directory.
 //!
-//! Several machines need a Restate cluster, set up as its documentation describes.
+//! For several machines, set up a Restate cluster as Restate's documentation describes.
 
 use std::{
     fs::{DirBuilder, File},

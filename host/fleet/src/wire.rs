@@ -115,8 +115,8 @@ pub struct ExecuteReply {
     pub is_rolled_back: bool,
     /// The execution, as `glovebox run --json` prints it.
     pub execution: Box<RawValue>,
-    /// Set if the script waits for its caller's answers. The script was then suspended, and its session was rolled
-    /// back: `execution` has the outcome `cancelled`.
+    /// Set if the script waits for its caller's answers. The script was then suspended, its session was rolled back,
+    /// and `execution` has the outcome `cancelled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<WaitingExecution>,
 }

@@ -204,7 +204,7 @@ pub(crate) enum HttpError {
 
 impl Http {
     pub(crate) fn new() -> Result<Self, FleetError> {
-        // Fails if a provider is already installed, which then stays in use.
+        // Ignore the error: it means that a provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
             .no_proxy()
@@ -226,7 +226,7 @@ impl Http {
     ) -> Result<Result<A, (u16, String)>, FleetError> {
         let request = match question {
             Some(question) => {
-                // reqwest's `json` feature is off.
+                // Serialize here, because reqwest's `json` feature is off.
                 let body = serde_json::to_vec(question).map_err(|error| FleetError::Invalid(error.to_string()))?;
                 self.0.post(url).header(http::header::CONTENT_TYPE, "application/json").body(body)
             }

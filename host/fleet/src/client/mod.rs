@@ -121,7 +121,7 @@ impl FleetClient {
         self.call(name, "undo", expected, None).await
     }
 
-    /// Closes a session and deletes its bytes. Returns `false` if it did not exist. Exit handlers do not run.
+    /// Closes a session and deletes its stored data. Returns `false` if it did not exist. Exit handlers do not run.
     ///
     /// # Errors
     /// [`FleetError::Changed`] if the session is not in the expected state, or another [`FleetError`] if the request

@@ -48,13 +48,12 @@ pub(super) struct Attempt {
     running: Option<RunningScript>,
 }
 
-/// The names of the tools whose calls services answer, with their callbacks.
+/// The names of the tools that have a callback, and their callbacks.
 type Targets = Vec<(String, CallbackTarget)>;
 
 /// The tools of a request and their callbacks.
 type OfferedTools = (Vec<Tool>, Targets);
 
-/// A running script.
 struct RunningScript {
     session: Session,
     started: Arc<Started>,
@@ -157,8 +156,8 @@ impl Attempt {
                 None => {
                     let is_suspendable = input.tools.iter().any(|tool| tool.callback.is_none());
                     let request = Request::new(&input.source).kind(input.kind).stdin(&input.stdin);
-                    // The generation is the time of the opening. `Machine::restored` reads it to set the session's
-                    // clock.
+                    // Pass the opening time as the generation. `Machine::restored` sets the session's clock to this
+                    // time.
                     request.suspendable(is_suspendable).session_generation(opened_ms)
                 }
             };
@@ -255,7 +254,7 @@ impl Attempt {
         final_step(self.state.next_generation(Timestamp::now()), true, &execution, Some(waiting))
     }
 
-    /// Calls the service that answers the calls of a tool.
+    /// Sends a tool call to its service, and returns the call with the answer.
     async fn ask(&self, running: &RunningScript, call: &ToolRequest) -> AnsweredCall {
         let session = &self.state.session.name;
         // The generation is unique among stored executions, and the invocation among all executions.
@@ -410,7 +409,6 @@ pub(super) struct AnsweredCall {
     pub(super) answer: Result<String, ToolError>,
 }
 
-/// The end of an execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ExecutionEnd {
     /// The state of the session after the execution.
@@ -420,7 +418,6 @@ pub(super) struct ExecutionEnd {
 }
 
 impl AnsweredCall {
-    /// Returns the answer for the script.
     pub(super) fn answer(&self) -> ToolAnswer {
         ToolAnswer { id: self.call, answer: self.answer.clone() }
     }

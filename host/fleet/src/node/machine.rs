@@ -374,8 +374,8 @@ impl WarmSessionCache {
         (place.blob == blob).then_some(place.session)
     }
 
-    /// Adds a session in the state of this blob, and evicts the least recently used sessions to make room. Drops a
-    /// session that has ended or exceeds `max_bytes` alone. `stored_bytes` is the size of the blob.
+    /// Adds a session in the state of this blob, and evicts the least recently used sessions to make room. Drops the
+    /// session instead if it has ended or is larger than `max_bytes`. `stored_bytes` is the size of the blob.
     pub(super) fn put(&self, name: FleetName, blob: String, stored_bytes: u64, session: Session) {
         // `held_bytes` does not include changed pages of the image, but the compressed blob does. Count the larger
         // value, plus the base cost of an instance.

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `object` | a session as a virtual object of the engine, its handlers, and the state that the engine stores |
 //! | `attempt` | one attempt at an execution: replays the recorded journal steps, then continues |
-//! | `suspending` | executions that wait for their caller, as bytes |
-//! | `machine` | this node's interpreters, states and sessions in memory, held for their next execution |
+//! | `suspending` | suspends executions that wait for their caller, and reads suspended executions |
+//! | `machine` | this node's interpreters, session states, and sessions held in memory for their next execution |
 //! | `services` | the session object under 256 names, and an object per image, which receives forwarded executions |
 //! | `serve` | connections, and registration with the engine's admin API |
 
@@ -126,7 +126,7 @@ pub enum NodePolicyError {
     /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The policy has a setting that is not repeatable on another node.
+    /// The policy has a setting that prevents another node from repeating an execution exactly.
     #[error("the policy sets {0}: an execution repeated on another node could differ; remove {0}")]
     NotRepeatable(&'static str),
 }

@@ -200,7 +200,7 @@ pub(super) const RUNNING_KEY: &str = "running";
 /// The key under which the fleet's engine stores the caller's ID for the running execution.
 pub(super) const ID_KEY: &str = "running-id";
 
-/// The stored state of a session.
+/// The state of a session, as the fleet's engine stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SessionState {
     pub(super) session: FleetSession,

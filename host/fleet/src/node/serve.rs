@@ -136,7 +136,8 @@ impl Node {
     }
 }
 
-/// Accepts connections up to the limit. `graceful` shuts the connections down; without it, they are not awaited.
+/// Accepts connections up to the limit. With `graceful`, the connections can be shut down gracefully. Without it, they
+/// are not awaited.
 async fn accept(
     listener: &TcpListener,
     room: &Arc<Semaphore>,

@@ -148,7 +148,6 @@ impl Service for ImageObject {
     }
 }
 
-/// The input of an image's service.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ImageServiceInput {
     state: SessionState,

@@ -8,8 +8,8 @@ use glovebox::{
 
 use super::{attempt::StepError, machine::blocking};
 
-/// The interval between attempts to suspend an execution. An attempt fails while a tool's handler runs, and while a
-/// limit or a cancellation interrupts the script, which ends soon afterwards.
+/// The interval between attempts to suspend an execution. An attempt fails while a tool's handler runs. It also fails
+/// while the script is being stopped by a limit or a cancellation.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The result of an attempt to suspend an execution.

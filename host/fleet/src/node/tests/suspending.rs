@@ -10,7 +10,7 @@ const PAY: &str = "globalThis.r = Math.random(); const t = Date.now(); const a =
                    const b = await tools.pay({euros: 20}); const c = await tools.ask({n: 2}); \
                    console.log(a, b, c, r !== Math.random(), t, Date.now())";
 
-/// Returns a request with two tools: the service answers the calls of `ask`, and the caller those of `pay`.
+/// Returns a request with two tools. The service answers calls of `ask`, and the caller answers calls of `pay`.
 fn asking(service: &Service, source: &str) -> ExecuteRequest {
     let tools = json!([{ "name": "ask", "callback": service.url }, { "name": "pay" }]);
     serde_json::from_value(json!({ "source": source, "tools": tools })).unwrap()
