@@ -43,9 +43,9 @@ pub struct AuditError {
 }
 
 /// The audit log: one JSON line for each execution and each other operation on a session, written before the response
-/// is sent. Listing or describing sessions, and listing checkpoints or variables, are not recorded. A line names the
-/// tenant, the front end and the outcome. The line of an execution also contains the fuel used, the SHA-256 of the
-/// source and, with `with_source`, the source itself.
+/// is sent. Operations that only list sessions, checkpoints or variables, or describe a session, are not recorded. A
+/// line names the tenant, the front end and the outcome. The line of an execution also contains the fuel used, the
+/// SHA-256 of the source and, with `with_source`, the source itself.
 ///
 /// An execution that is turned into bytes has the outcome `suspended`, and the SHA-256 of the bytes as
 /// `suspended_sha256`. The execution that resumes the bytes has the same hash as `resumed_sha256`.

@@ -44,7 +44,7 @@ struct Budget {
     own_steps: usize,
     /// Maximum number of steps that one tenant can take from the shared half.
     allowed_steps: usize,
-    /// Limits the steps of client processes that hold steps or wait for them.
+    /// Limits the steps of each client process that holds steps or waits for them.
     clients: Mutex<HashMap<ClientProcess, Weak<Semaphore>>>,
     client_steps: usize,
     late: Arc<Semaphore>,

@@ -234,8 +234,8 @@ pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, R: From<Ve
     deserializer.deserialize_seq(ListVisitor::<T, MAX>(PhantomData)).map(R::from)
 }
 
-/// Like [`at_most`], but for the entries of an object. If a name occurs several times, its last value wins. Each
-/// occurrence counts.
+/// Like [`at_most`], but for the entries of an object. If a name occurs several times, its last value wins, but each
+/// occurrence counts towards `MAX`.
 pub(crate) fn entries_at_most<'de, D, T, R, const MAX: usize>(deserializer: D) -> Result<R, D::Error>
 where
     D: Deserializer<'de>,

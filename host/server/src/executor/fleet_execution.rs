@@ -28,7 +28,7 @@ const MAX_REPEAT_TIME: Duration = Duration::from_secs(55 * 60);
 const LAST_ATTEMPT: Duration = Duration::from_secs(10);
 
 /// A stepwise execution in a fleet's session. Whenever the execution waits for the client, the fleet suspends it. Until
-/// the next step, only its bytes exist, in the memory of this process. Each step resumes the execution on a node,
+/// the next step, it exists only as bytes in the memory of this process. Each step resumes the execution on a node,
 /// unless the session has changed since.
 ///
 /// If the engine does not respond to a step, a node may still run it. The request is stored, and the next call to
@@ -46,7 +46,7 @@ pub(super) struct FleetExecution {
     _on_deadline: Option<DropGuard>,
 }
 
-/// The steps of an execution in a fleet so far.
+/// The state of an execution in a fleet.
 enum FleetProgress {
     /// The result of the current step is unknown.
     Sent(Box<FleetStep>),
@@ -84,8 +84,7 @@ struct WaitingInFleet {
     /// The execution so far, with the outcome `cancelled`, and the session's generation.
     executed: ExecuteReply,
     waiting: WaitingExecution,
-    /// All calls that the client has seen have smaller IDs. This includes answered calls, whose IDs can be larger than
-    /// the IDs of the calls that wait.
+    /// Every call that the client has seen, including answered calls, has a smaller ID.
     call_count: u64,
     /// The memory reserved for the execution, the calls and the bytes.
     room: Option<Room>,

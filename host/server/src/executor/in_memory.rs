@@ -102,7 +102,7 @@ impl Executor for InMemory {
             }
             is_used
         });
-        // Freeing an interpreter takes time, so the lock is not held.
+        // Drop the sessions after unlocking the map, because freeing an interpreter takes time.
         drop(ended);
     }
 
@@ -139,7 +139,7 @@ impl Executor for InMemory {
             };
             let sessions = Arc::clone(&self.0);
             let start = move || {
-                // Keeps the session in use until the script has ended.
+                // This reference keeps the session in use until the script has ended.
                 let session = sessions.find_expected(&target)?;
                 LocalExecution::start(script.request().cancel(&cancel), on_output, None, |request| {
                     Ok((session.session.start(request)?, Box::new(move |executed| session.count_execution(executed))))

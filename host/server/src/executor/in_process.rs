@@ -25,7 +25,7 @@ use crate::{
 type NetworkAdder =
     dyn Fn(SandboxBuilder, &Policy, &Map<String, Value>) -> Result<SandboxBuilder, ServiceError> + Send + Sync;
 
-/// A callback that adds the policy's network to a sandbox in a process without network access. The callback's map
+/// A callback that adds the policy's network to a sandbox in a process without network access. The map argument
 /// contains the request's changes to the tenant's policy.
 #[derive(Clone)]
 pub(crate) struct AddNetwork(pub(crate) Arc<NetworkAdder>);

@@ -91,7 +91,7 @@ pub(super) trait LiveSessions: Send + Sync + 'static {
     }
 }
 
-/// Rolls a session back to a checkpoint, by default the last one that differs from its current state.
+/// Rolls a session back to a checkpoint. Default: the last checkpoint that differs from the session's current state.
 fn undo(session: &Session, to: Option<CheckpointId>) -> Result<CheckpointId, ServiceError> {
     match to {
         Some(checkpoint) => Ok(session.undo_to(checkpoint).map(|()| checkpoint)?),

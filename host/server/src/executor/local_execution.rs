@@ -19,7 +19,8 @@ use crate::{OnOutput, Service, ServiceError};
 /// memory for the calls of the step, and 2 MiB for a journal of at most 1.5 MiB. The later calls fit in the rest.
 const MAX_LATE_CALLS_BYTES: usize = 256 << 10;
 
-/// Converts the outcome of an execution that has ended, after saving its session. Must be called on a blocking thread.
+/// A function that saves the session of an ended execution and converts the outcome. Must be called on a blocking
+/// thread.
 pub(super) type FinishFn = Box<dyn FnOnce(Result<Execution, ServiceError>) -> Result<FinishedJob, ServiceError> + Send>;
 
 /// A stepwise execution in this process. It has its own thread until the script has ended, and each step waits on a

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use super::InProcess;
 
-/// The divisor for evictions, which make room for at most `1 / SHARE` of the total memory. Otherwise, a session with
-/// high limits would evict all other sessions.
+/// Evictions make room for at most `1 / SHARE` of the total memory, so that a session with high limits does not evict
+/// all other sessions.
 const SHARE: u64 = 2;
 /// A resumed session holds its data up to twice: the stored state, and the data written since.
 const COPIES: u64 = 2;

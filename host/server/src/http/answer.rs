@@ -137,7 +137,6 @@ pub(super) async fn send_whole(
     Ok(with_etag(etag, (status, Extension(AlreadyCharged), json, charged_body(bytes, held))))
 }
 
-/// Sends a stored response.
 pub(super) async fn send_stored(
     shared: &Shared,
     tenant: &str,

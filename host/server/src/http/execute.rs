@@ -100,7 +100,7 @@ async fn parse(
         Ok(ParsedRequest { lookup, step, form: ResponseForm::of(&headers), held })
     });
     let parsed = parsed.await?;
-    // If the execution could not be stored, fail before the script runs.
+    // Fail before the script runs if the server could not store its execution.
     if let Some(in_session) = parsed.stores_in_session() {
         checking.check_suspended_store(in_session).await?;
     }
@@ -176,8 +176,8 @@ pub(super) struct ParsedRequest {
 }
 
 impl ParsedRequest {
-    /// Returns `true` if the request is executed in a session, or `None` if it is not executed or its execution is not
-    /// stored.
+    /// Returns `Some` if the request starts an execution that is stored when it is suspended: `true` in a session,
+    /// `false` outside sessions.
     fn stores_in_session(&self) -> Option<bool> {
         match &self.step {
             StepRequest::Start { store: Some(request), .. } if self.lookup.is_ok() => Some(request.session.is_some()),
@@ -229,8 +229,8 @@ pub(super) async fn respond(shared: Shared, tenant: Tenant, request: ParsedReque
     }
 }
 
-/// Stores the response to a request with a key. `done` is the error of a failed request. After a request that
-/// succeeded, `done` is the response, or the reason why the response could not be built.
+/// Stores the response to a request with a key. The outer error of `done` is the error of a failed request. The inner
+/// error is the reason why the response could not be built.
 fn stored(
     slot: KeySlot,
     done: Result<Result<BuiltResponse, ServiceError>, ServiceError>,
@@ -270,7 +270,6 @@ impl RunningExecution {
     }
 }
 
-/// A step of an execution.
 pub(super) enum StepRequest {
     Start {
         work: Work,
@@ -282,7 +281,7 @@ pub(super) enum StepRequest {
         kept_bytes: usize,
         /// The parts of the request to store with the execution if it waits. `None` to keep it in memory.
         store: Option<SuspendedRequest>,
-        /// Claims the stored execution that the step resumes.
+        /// The claim on the stored execution that the step resumes.
         claim: Option<Box<Claim>>,
     },
     Resume {

@@ -30,7 +30,6 @@ const HELD_FOR: Duration = Duration::from_secs(600);
 /// Maximum length of a key in bytes.
 const MAX_KEY_BYTES: usize = 255;
 
-/// A stored response.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredResponse {
     pub(crate) status: StatusCode,

@@ -3,14 +3,14 @@
 //! | route | |
 //! |---|---|
 //! | `POST /v1/execute`, `/v1/validate` | runs or checks a script in a new interpreter |
-//! | `GET`, `POST /v1/sessions`; `PUT /v1/sessions/{id}` | lists, opens, imports sessions |
-//! | `GET`, `DELETE /v1/sessions/{id}` | describes, closes a session |
+//! | `GET`, `POST /v1/sessions`; `PUT /v1/sessions/{id}` | lists, opens or imports sessions |
+//! | `GET`, `DELETE /v1/sessions/{id}` | describes or closes a session |
 //! | `POST /v1/sessions/{id}/execute`, `validate`, `fork`, `undo`, `checkpoint`, `hibernate` | operations on a session |
-//! | `POST /v1/executions/{id}/continue`, `DELETE /v1/executions/{id}` | answers tool calls, cancels an execution |
-//! | `POST /v1/executions/{id}/suspend`, `/v1/executions/resume` | turns a waiting execution into bytes, resumes it |
+//! | `POST /v1/executions/{id}/continue`, `DELETE /v1/executions/{id}` | answers tool calls, or cancels an execution |
+//! | `POST /v1/executions/{id}/suspend`, `/v1/executions/resume` | suspends an execution as bytes, or resumes it |
 //! | `GET /v1/suspended`; `GET`, `POST`, `DELETE /v1/suspended/{id}` | suspended executions that the server stores |
-//! | `GET /v1/sessions/{id}/checkpoints`, `state` | lists checkpoints, exports a session |
-//! | `GET`, `PUT /v1/sessions/{id}/variables/{name}` | reads, sets a global variable |
+//! | `GET /v1/sessions/{id}/checkpoints`, `state` | lists checkpoints, or exports a session |
+//! | `GET`, `PUT /v1/sessions/{id}/variables/{name}` | reads or sets a global variable |
 //! | `GET /v1/sessions/{id}/files`; `GET`, `PUT`, `DELETE /v1/sessions/{id}/files/{path}` | files of a session |
 //! | `GET /v1/info`, `/v1/openapi.json`, `/metrics`, `/healthz`, `/readyz` | describes the server |
 //!

@@ -33,7 +33,6 @@ pub(super) const OUTPUT_BYTES: usize = 16 << 10;
 /// to wait. A slow client must not occupy a permit for which other executions wait.
 const MAX_STREAM_WAIT: Duration = Duration::from_secs(2);
 
-/// The format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseForm {
     /// A single JSON object after the execution.

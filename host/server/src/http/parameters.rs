@@ -49,7 +49,8 @@ pub(super) struct IfMatch {
     generation: Option<String>,
 }
 
-// Bytes in the OpenAPI document, where a `Vec<u8>` would be a list of integers. A doc comment would also appear there.
+// Bytes in the OpenAPI document, where a `Vec<u8>` would be a list of integers. This is not a doc comment, because doc
+// comments appear in the document.
 #[derive(ToSchema)]
 #[schema(value_type = String, format = Binary)]
 #[expect(dead_code, reason = "only its schema is used")]

@@ -80,8 +80,7 @@ pub(crate) struct ResumeStoredBody {
 }
 
 impl ResumeStoredBody {
-    /// Returns the answers. Fails if the list is empty, or if an answer is not valid JSON, which the script would not
-    /// receive.
+    /// Returns the answers. Fails if the list is empty, or if an answer is not valid JSON.
     fn take_answers(&mut self) -> Result<Vec<ToolAnswer>, Problem> {
         let answers = std::mem::take(&mut self.answers);
         if answers.is_empty() {
@@ -139,7 +138,7 @@ pub(crate) async fn describe(
     InPath(id): InPath<String>,
 ) -> Result<Json<SuspendedAnswer>, Problem> {
     let (ReadEntry { id, execution, .. }, held) = read(&shared, &tenant, &id).await?;
-    // The response takes over the memory, and keeps its part until it is written.
+    // Keep the memory charged: the response uses it until it is written.
     tenant.keep([Room::ChargedBytes(held)]);
     let StoredExecution { request, calls, .. } = execution;
     Ok(Json(SuspendedAnswer::new(&id, calls, request.session)))

@@ -41,7 +41,7 @@ const DEFAULT_TTL_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
 /// take. A longer time would fill the store with executions that clients have forgotten.
 const TTL_MS: RangeInclusive<u64> = 1_000..=30 * 24 * 60 * 60 * 1_000;
 
-/// The problem of a request that suspends its execution, but has no tools that its client answers.
+/// The error message for a request that sets `suspend`, but has no tool that the client answers.
 pub(super) const NO_STEPPED_TOOL: &str =
     "`suspend` requires a tool without a `callback`; add one to `tools`, or remove `suspend`";
 
@@ -330,12 +330,10 @@ impl OpenBody {
         })
     }
 
-    /// Returns the requested policy.
     pub(super) fn policy(&mut self) -> Result<Map<String, Value>, Problem> {
         parsed("policy", self.policy.take())
     }
 
-    /// Returns the initial files.
     pub(super) fn files(&mut self) -> Vec<(String, Vec<u8>)> {
         self.files.take().unwrap_or_default().into_iter().map(|(path, bytes)| (path, bytes.0)).collect()
     }

@@ -166,7 +166,7 @@ impl AnswerBuilder {
         }
     }
 
-    /// Adds an output stream. Returns the shown text and whether it is incomplete.
+    /// Adds an output stream. Returns the shown text, and `true` if it is incomplete.
     fn stream(&self, name: &str, output: &Output, content: &mut Vec<ContentBlock>) -> (String, bool) {
         let text = output.text();
         if text.is_empty() {
@@ -177,8 +177,8 @@ impl AnswerBuilder {
         (shown, is_shortened || output.is_truncated())
     }
 
-    /// Adds `text` after its label, shortened if necessary, with a link to the full text. Returns the shown text and
-    /// whether it is incomplete.
+    /// Adds `text` after its label, shortened if necessary, with a link to the full text. Returns the shown text, and
+    /// `true` if it is incomplete.
     fn show(&self, name: &str, label: &str, text: String, content: &mut Vec<ContentBlock>) -> (String, bool) {
         let uri = self.id.uri(name);
         let mut link = None;
@@ -256,7 +256,7 @@ fn hints(execution: &Execution) -> Vec<Hint> {
         .collect()
 }
 
-/// Returns the remarks for the model that follow the output: about the failure and the changed files, and advice.
+/// Returns the text that follows the output: the failure, the changed files, and advice for the model.
 fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     let mut lines = Vec::new();
     if let Some(reason) = &answer.reason {

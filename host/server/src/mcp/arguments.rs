@@ -197,7 +197,7 @@ pub(super) fn output<T: JsonSchema>() -> Arc<JsonObject> {
 fn of<T: JsonSchema>(settings: SchemaSettings) -> JsonObject {
     let mut object = match settings.into_generator().into_root_schema_for::<T>().to_value() {
         Value::Object(object) => object,
-        // All of these types have object schemas.
+        // Arguments and results are structs, so their schemas are objects.
         _ => JsonObject::new(),
     };
     // The schema uses the protocol's default dialect, so `$schema` is unnecessary.

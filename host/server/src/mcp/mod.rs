@@ -187,8 +187,8 @@ impl McpServer {
             });
             files.collect::<Result<Vec<_>, ServiceError>>()
         };
-        // Decode on a blocking thread: the files can be 36 MiB long in total, which takes a few hundredths of a second
-        // to decode.
+        // Decode on a blocking thread: the files can have 36 MiB in total, and decoding them takes a few hundredths of
+        // a second.
         let files = Service::blocking(decode).await??;
         let script = Script { source: code, name: language.file_name(), check_types, ..Script::default() };
         Ok(match session {

@@ -19,7 +19,7 @@ use crate::{
 pub(crate) struct CancelOnDrop(pub(crate) CancelToken);
 
 impl CancelOnDrop {
-    /// Drops the guard, without cancelling a suspended execution.
+    /// Drops the guard. Does not cancel the execution if it is suspended.
     pub(super) fn disarm_if(mut self, is_suspended: bool) {
         if is_suspended {
             self.0 = CancelToken::new();
@@ -69,7 +69,7 @@ fn record(span: &Span, ended: &ExecutionEnd) {
     }
 }
 
-/// Data for the audit log and metrics that must outlive the script, which the executor consumes.
+/// Data for the audit log and metrics. Copied from the request, because the executor consumes the script.
 pub(super) struct AuditedRequest {
     pub(super) door: Door,
     pub(super) session: Option<SessionId>,

@@ -70,8 +70,8 @@ pub struct Tenant {
     /// The front end through which requests arrive, for the audit log.
     door: Door,
     replies: WeakReplyRooms,
-    /// The memory budget of the client that sent the request, for unread results of suspended executions. `None` for
-    /// other requests.
+    /// The memory budget of the client that sent the request, for unread results of suspended executions. `None` unless
+    /// `charging` has set it.
     unread: Option<ByteBudget>,
 }
 

@@ -12,8 +12,8 @@ use crate::{
 /// Maximum size of the journal in the bytes of a suspended execution. The engine limits its contents to 1 MiB, and
 /// encoding adds at most half of that.
 const MAX_JOURNAL_BYTES: usize = 2 << 20;
-/// Maximum difference between the sizes of a session's state before the execution and of its stored state, in bytes.
-/// Setting `context` changes a few pages of memory, in addition to the value itself.
+/// Maximum number of bytes by which a session's state before the execution can exceed its stored state. Setting
+/// `context` changes a few pages of memory, in addition to the value itself.
 const MAX_STATE_GROWTH_BYTES: usize = 256 << 10;
 
 impl StepwiseExecution {

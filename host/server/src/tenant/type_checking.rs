@@ -130,7 +130,7 @@ impl Tenant {
         }
     }
 
-    /// Prepares the type check of a script.
+    /// Prepares a type check. Fails if the service has no checker, or if the script is too long.
     fn type_check(&self, script: &Script) -> Result<TypeCheck, ServiceError> {
         let checker = self.inner.service.type_checker().ok_or(TypeCheckError::NotEnabled)?;
         let bytes = script.source.len();

@@ -73,7 +73,7 @@ impl ParentStore {
         HeldByServer { store: self.clone(), number }
     }
 
-    /// Performs an operation in the server. Returns its result, whose type belongs to the operation, and the binary
+    /// Performs an operation in the server. Returns the result, whose type depends on the operation, and the binary
     /// part.
     async fn ask<T: DeserializeOwned>(
         &self,

@@ -128,8 +128,8 @@ impl TenantRelay {
     }
 }
 
-/// Returns the JSON text of the changes that determine a [`TenantNetwork`]. All other changes, such as `args`, can be
-/// large and different in each request.
+/// Returns the JSON text of the changes that determine a [`TenantNetwork`]. Omits all other changes, such as `args`,
+/// because they can be large and differ in each request.
 fn network_changes(changes: &Map<String, Value>) -> Result<String, ServiceError> {
     let memory_bytes = changes.get("limits").and_then(|limits| limits.get("memory_bytes"));
     // The placeholders of secrets depend on `entropy`.

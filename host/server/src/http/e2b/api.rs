@@ -19,7 +19,6 @@ use crate::{
     http::{InPath, InQuery, Problem, ReadBody, budget::ChargedBytes},
 };
 
-/// Creates a sandbox.
 pub(super) async fn create(ApiCaller { tenant, sandboxes }: ApiCaller, read: ReadBody) -> Result<Response, Problem> {
     let (new, _held): (NewSandbox, ChargedBytes) = read.json()?;
     let (description, time) = new.parts()?;

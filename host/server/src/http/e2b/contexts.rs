@@ -24,7 +24,6 @@ use crate::{
     },
 };
 
-/// The description of a context.
 #[derive(Debug, Serialize)]
 pub(super) struct ContextAnswer {
     id: String,
@@ -39,7 +38,6 @@ impl ContextAnswer {
     }
 }
 
-/// The parameters of a new context.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct NewContext {
@@ -93,7 +91,6 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(ContextAnswer { id, language: language.name(), cwd })))
 }
 
-/// Lists the contexts of a sandbox.
 pub(super) async fn list(RequestedSandbox(sandbox): RequestedSandbox) -> Result<Json<Vec<ContextAnswer>>, Problem> {
     let mut contexts = BTreeMap::new();
     for session in stored_sessions(&sandbox.tenant, &sandbox.id).await? {
@@ -103,8 +100,8 @@ pub(super) async fn list(RequestedSandbox(sandbox): RequestedSandbox) -> Result<
     Ok(Json(contexts.into_values().flatten().collect()))
 }
 
-/// Removes a context, after moving the sandbox's files to another context if the removed context has them. If the
-/// default context has the files and is the only context, replaces it with a new one instead.
+/// Removes a context. If the context has the sandbox's files, moves them to another context first. If the default
+/// context has the files and is the only context, replaces it with a new one instead.
 pub(super) async fn remove(
     RequestedSandbox(sandbox): RequestedSandbox,
     InPath(name): InPath<String>,
@@ -179,7 +176,6 @@ async fn replace(sandbox: &Sandbox, name: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A request to execute code.
 #[derive(Debug, Deserialize)]
 pub(super) struct CodeRequest {
     code: String,

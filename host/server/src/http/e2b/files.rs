@@ -40,7 +40,6 @@ pub(super) struct PathQuery {
     path: Option<String>,
 }
 
-/// The description of a written file.
 #[derive(Debug, Serialize)]
 pub(super) struct WrittenFile {
     name: String,

@@ -164,8 +164,8 @@ pub(super) async fn stored_sessions(tenant: &Tenant, id: &str) -> Result<Vec<Ses
     Ok(all.filter(|session| Sandboxes::of_session(session).is_some_and(|(of, _)| of == id)).collect())
 }
 
-/// Returns the context of a stored sandbox that has files, or `None` if no context has files. If the server stopped
-/// while it moved the files, two contexts have them. The context that was saved last is complete.
+/// Returns the context that has the files of a stored sandbox, or `None` if no context has files. If the server stopped
+/// while it moved the files, two contexts have files, and the context that was saved last is complete.
 async fn context_with_files(tenant: &Tenant, id: &str) -> Result<Option<String>, ServiceError> {
     let SessionPage { sessions, .. } = tenant.list().await?;
     let with_files = sessions.iter().filter(|session| session.files.is_some_and(|files| files > 0));

@@ -132,7 +132,7 @@ pub(super) fn decisions(responses: InputResponses) -> Result<Decisions, ServiceE
     Ok(decisions)
 }
 
-/// Returns the questions about calls.
+/// Returns the questions about the first [`MAX_QUESTIONS`] calls.
 pub(super) fn questions(calls: &[ToolRequest]) -> Result<InputRequests, ServiceError> {
     let questions = calls.iter().take(MAX_QUESTIONS).map(|call| {
         let request = InputRequest::Elicitation(ElicitRequest::new(question(call)?));

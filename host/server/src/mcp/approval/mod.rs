@@ -170,7 +170,8 @@ impl ApprovedRun<'_> {
                         self.start_answered(run).await?
                     }
                     WaitingRun::InMemory(execution) => {
-                        // Stop waiting before the execution times out, so that the script receives the denial.
+                        // Stop waiting for the user before the execution times out, so that the script continues with
+                        // `ToolDenied`.
                         decisions = request_decisions(peer, &open, needs.expires_after.mul_f64(0.9)).await?;
                         self.advance(&execution, Vec::new()).await?
                     }
@@ -311,7 +312,7 @@ impl ApprovedRun<'_> {
         }
     }
 
-    /// Suspends an execution as bytes.
+    /// Tries to suspend an execution as bytes.
     async fn suspend(&self, execution: &str, calls: &[ToolRequest]) -> Result<SuspendAttempt, ServiceError> {
         if !self.is_suspendable() {
             return Ok(SuspendAttempt::InMemory);
@@ -381,7 +382,7 @@ impl ApprovedRun<'_> {
                 }
             }
         }
-        // An interval must not be zero.
+        // `interval` panics if its period is zero.
         let mut ticks = tokio::time::interval((expires_after / 4).max(RETRY));
         loop {
             tokio::select! {

@@ -57,7 +57,6 @@ pub(super) type Nonce = [u8; NONCE_BYTES];
 /// A digest of a tool call: its ID, its tool and its arguments.
 pub(super) type CallDigest = [u8; CALL_BYTES];
 
-/// Returns a digest of a tool call.
 pub(super) fn call_digest(call: &ToolRequest) -> CallDigest {
     let mut digest = Sha256::new();
     digest.update(call.id.to_le_bytes());
@@ -91,7 +90,7 @@ pub(in crate::mcp) async fn with_digest(arguments: JsonObject) -> Result<(JsonOb
 /// Returns a digest of a call's arguments. Serializes them in chunks, to avoid a copy of the whole text.
 fn digest(arguments: &JsonObject) -> ArgumentsDigest {
     let mut text = BufWriter::with_capacity(DIGEST_BUFFER_BYTES, HashWriter(Sha256::new()));
-    // Neither writing nor serializing JSON values fails.
+    // Neither the writer nor the serialization of JSON values can fail.
     let _ = serde_json::to_writer(&mut text, arguments);
     text.into_inner().map(|HashWriter(digest)| digest.finalize().into()).unwrap_or_default()
 }
@@ -124,7 +123,6 @@ pub(super) enum WaitingRun {
     InMemory(String),
 }
 
-/// A suspended execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SuspendedRun {
     pub(super) bytes: Vec<u8>,

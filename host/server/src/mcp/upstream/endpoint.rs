@@ -38,7 +38,7 @@ const MAX_REDIRECTS: usize = 3;
 /// maximum size.
 pub(super) const MAX_REQUESTS: usize = 64;
 
-/// Maximum length in characters of the cause of a failure.
+/// Maximum length of a failure's cause in an error message, in characters.
 const MAX_REASON_CHARS: usize = 200;
 
 const SESSION_ID: &str = "mcp-session-id";
@@ -110,7 +110,7 @@ impl EndpointConfig {
     /// Creates a client that sends the headers with each request. The error completes a sentence that begins with the
     /// server's name.
     pub(super) fn client(&self) -> Result<Client, String> {
-        // Fails if a provider is already installed, which then stays in use.
+        // Ignore the error: it means that a provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = Client::builder()
             .user_agent(concat!("glovebox/", env!("CARGO_PKG_VERSION")))

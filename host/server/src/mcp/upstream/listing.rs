@@ -20,7 +20,7 @@ const SEARCH: &str = "\
     tools.search(\"words\") in a script returns the name, description and signature of the functions that match best. \
     tools.describe(name) also returns the JSON Schema of the arguments.\n";
 
-/// The helper of scripts that finds tools. A tool with this name replaces the helper.
+/// The name of the helper function that finds tools. If a tool has this name, the helper is unavailable.
 const SEARCH_NAME: &str = "search";
 
 /// Maximum length of a signature in bytes.

@@ -65,7 +65,6 @@ pub(super) struct StartedUpstream<B> {
     pub(super) notices: Vec<String>,
 }
 
-/// The error of a call.
 #[derive(Debug)]
 pub(super) enum CallError {
     /// The error for the script.

@@ -34,7 +34,7 @@ pub(super) const MAX_PART_BYTES: u32 = 1 << 30;
 pub(crate) struct Message {
     pub(crate) json: Vec<u8>,
     pub(crate) bytes: Vec<u8>,
-    /// The memory reserved for a reply, until its receiver takes it or until it is sent.
+    /// The memory reserved for a reply. Held until the receiver takes the memory, or until the reply is sent.
     pub(super) room: Option<Room>,
 }
 

@@ -35,7 +35,6 @@ const METHODS: [(&str, bool); 8] = [
     ("trace", false),
 ];
 
-/// A parsed document.
 pub(super) struct OpenApiDocument {
     root: Value,
     /// `true` for OpenAPI 3.0, where keywords next to a `$ref` have no effect.

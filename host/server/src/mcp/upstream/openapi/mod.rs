@@ -46,8 +46,8 @@ use crate::json::{JsonCost, json_len};
 use document::{MAX_DOCUMENT_BYTES, OpenApiDocument};
 use operation::{Operation, OperationTool};
 
-/// Maximum number of operations of a document, or of those that the configuration names. Operations that are left out
-/// count too, because checking them takes time.
+/// Maximum number of operations that a document contains or, with `tools`, that the configuration names. Operations
+/// that are left out also count, because checking them takes time.
 const MAX_OPERATIONS: usize = 1_000;
 
 /// Maximum total size of a document's tools in bytes, and separately of the schemas of their results. The engine has

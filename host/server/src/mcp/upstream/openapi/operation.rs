@@ -43,7 +43,6 @@ pub(super) struct Operation {
     pub(super) body: Option<JsonBody>,
 }
 
-/// A part of a path.
 #[derive(Debug)]
 pub(super) enum PathPart {
     Text(String),
