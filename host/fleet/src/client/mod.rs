@@ -189,7 +189,7 @@ pub(crate) mod status {
     pub(crate) const FAILED: u16 = 500;
 }
 
-/// The prefix of the error message with the code [`status::EXISTS`].
+/// The prefix of error messages with the code [`status::EXISTS`].
 pub(crate) const EXISTS: &str = "there is a session";
 
 /// The reason why a request failed.

@@ -89,8 +89,7 @@ impl Attempt {
         Self { machine, state, request, cancel, invocation, running: None }
     }
 
-    /// Runs the step after the recorded steps. `recorded` contains the calls recorded since the last step that this
-    /// attempt ran.
+    /// Runs the next step. `recorded` contains the calls that were recorded since this attempt last ran a step.
     pub(super) async fn step(&mut self, recorded: Vec<AnsweredCall>) -> Result<JournalStep, StepError> {
         let mut recorded = recorded.into_iter();
         let mut running = match self.running.take() {
@@ -257,7 +256,7 @@ impl Attempt {
     /// Sends a tool call to its service, and returns the call with the answer.
     async fn ask(&self, running: &RunningScript, call: &ToolRequest) -> AnsweredCall {
         let session = &self.state.session.name;
-        // The generation is unique among stored executions, and the invocation among all executions.
+        // Include the invocation, because the generation is unique only among stored executions.
         let key = format!("{session}/{}-{}/{}", self.state.next_execution(), self.invocation, call.id);
         let limits = &self.machine.policy().limits;
         let timeout = Duration::from_millis(limits.tool_timeout_ms);

@@ -306,7 +306,7 @@ impl Machine {
     }
 }
 
-/// Returns the policy with session limits that suffice for running executions and for sessions in memory.
+/// Returns the configured policy, with session limits raised to cover running executions and sessions held in memory.
 fn with_room(config: &NodeConfig, running: usize) -> Policy {
     let mut policy = config.policy.clone();
     let limits = &mut policy.limits;
