@@ -162,8 +162,8 @@ impl Storage {
         self.cancel.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled)
     }
 
-    /// Calls `attempt` until it succeeds or fails, again after each event of the [`EventCounter`]. Returns `None` when
-    /// `wait_ms` has elapsed, or on cancellation.
+    /// Calls `attempt` once, and again after each event of the [`EventCounter`], until it succeeds or fails. Returns
+    /// `None` when `wait_ms` has elapsed, or on cancellation.
     pub(super) fn retry<T>(
         &self,
         cancel: Option<&CancelToken>,

@@ -197,8 +197,8 @@ impl Log<'_> {
                 // The store refused to create the entry, but lists no entry. An aborted request of this process may
                 // still arrive.
                 _ if created == CreateOutcome::Gone => return Err(refused(self.bucket, &self.name(number))),
-                // If this write's entry is the only entry, its base was removed and expired. If another entry has the
-                // name, the writer of that entry was first.
+                // If this write's entry is the last entry, its base was removed and has expired. Otherwise, another
+                // writer was first.
                 Some(_) => {}
                 None if created == CreateOutcome::Here => return Err(self.unknown("its listing is incomplete")),
                 None => {}
