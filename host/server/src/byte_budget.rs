@@ -14,7 +14,7 @@ pub(crate) const STEP_BYTES: usize = 1 << 10;
 /// Maximum total size of all late reservations ([`Room::Late`]) in bytes, which are not part of the budget. The maximum
 /// is a quarter of the budget if that is less.
 const MAX_LATE_BYTES: usize = 16 << 20;
-/// The divisor for the limit on a client process: each process can take at most `1 / CLIENT_SHARE` of the budget.
+/// Each client process can take at most `1 / CLIENT_SHARE` of the budget.
 const CLIENT_SHARE: usize = 2;
 
 /// A memory limit in bytes. Half of the limit is divided into equal shares, one per tenant; all tenants share the other
@@ -208,7 +208,7 @@ impl ByteBudget {
         Ok(ChargedBytes { permits: self.take(tenant, steps).ok_or(BudgetExhausted)?, steps })
     }
 
-    /// Changes `held` to `bytes` without waiting, and charges all permits to the client as well. If the budget has too
+    /// Resizes `held` to `bytes` without waiting, and charges all permits to the client as well. If the budget has too
     /// little left, fails and releases `held`.
     pub(crate) fn try_resize(
         &self,

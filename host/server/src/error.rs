@@ -193,7 +193,7 @@ pub enum ServiceError {
         /// The maximum in bytes.
         max: u64,
     },
-    /// The types of a script could not be checked, or are wrong. The script was not run.
+    /// The types of a script could not be checked, or the script has type errors. The script was not run.
     #[error(transparent)]
     Types(#[from] TypeCheckError),
     /// The service is shutting down.

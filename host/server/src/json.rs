@@ -126,7 +126,7 @@ impl io::Write for Length {
     }
 }
 
-/// Bytes in JSON: a string is encoded as UTF-8, `{"base64": …}` gives arbitrary bytes.
+/// Bytes in JSON: a string, which is encoded as UTF-8, or `{"base64": …}` for arbitrary bytes.
 #[derive(Clone, Debug, Default, ToSchema)]
 #[schema(value_type = BytesForm)]
 pub(crate) struct Bytes(pub(crate) Vec<u8>);

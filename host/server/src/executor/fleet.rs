@@ -183,8 +183,8 @@ fn request(target: &SessionTarget, script: Script, key: Option<&str>) -> Result<
         resumption: script.resumption,
         open: None,
         expected: expected_generation(target)?,
-        // With a key, the ID is derived from it: a retry waits for the execution of the first request and must be able
-        // to cancel that execution.
+        // A retry with the same key waits for the first request's execution. Derive the ID from the key, so that the
+        // retry can cancel that execution.
         id: Some(key.map_or_else(|| SessionId::random().to_string(), |key| format!("key {key}"))),
     })
 }
@@ -318,7 +318,7 @@ impl Fleet {
         })
     }
 
-    /// Runs a script and waits for its end. Cancels it when the token is cancelled.
+    /// Runs a script and waits for its end. Cancels the script when `cancel` is cancelled.
     pub(super) async fn execute(
         &self,
         id: &SessionId,

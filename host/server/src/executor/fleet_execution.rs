@@ -139,7 +139,7 @@ impl FleetExecution {
         let request = ExecuteRequest {
             tools: self.tools.clone(),
             resumption: Some(Resumption { suspended, answers }),
-            // The bytes contain the state of the session. Another server may have changed the session since.
+            // The bytes contain the session's state, so require that the session has not changed since the suspension.
             expected: Some(ExpectedGeneration { created_at, generation }),
             id: Some(id),
             ..ExecuteRequest::default()

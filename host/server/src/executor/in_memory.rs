@@ -247,7 +247,7 @@ impl LiveSessions for SessionsInMemory {
             SessionOperation::Close { target } => {
                 let session = self.find_expected(&target)?;
                 self.sessions.lock().remove(&target.id);
-                // A session that has already ended is closed as well.
+                // Ignore the error, so that a session that has already ended can be closed.
                 let _ = session.session.close();
                 SessionAnswer::Done.into()
             }

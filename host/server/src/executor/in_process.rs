@@ -232,8 +232,8 @@ impl InProcessInner {
                 let local = Arc::clone(self);
                 LocalExecution::start(request, on_output, key, |request| {
                     let started = active.start(request).inspect_err(|_| {
-                        // The restored state is already in use, so the session needs a new generation. Ignore errors,
-                        // because the result is already an error.
+                        // The session already has the restored state, so save it, which changes its generation. Ignore
+                        // errors, because the result is already an error.
                         if suspended.is_some() {
                             let _ = active.save();
                         }
@@ -359,7 +359,8 @@ impl InProcessInner {
         suspended: &Suspended,
     ) -> Result<ActiveSession, ServiceError> {
         self.prepare(target)?;
-        // Check again when the session is locked: until then, another process can change it.
+        // Check the generation again under the session's lock, because another process can change the session before
+        // that.
         self.sessions.open(&target.id)?.restore_suspended(suspended, |record| target.check(generation_of(record)))
     }
 

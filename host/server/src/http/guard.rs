@@ -30,7 +30,7 @@ impl Names {
         Self { hosts: None, origins: config.origins.iter().map(|origin| normalized(origin)).collect() }
     }
 
-    /// Returns `true` for requests over a Unix socket.
+    /// Returns `true` if the names are for a Unix socket.
     pub(crate) fn is_socket(&self) -> bool {
         self.hosts.is_none()
     }

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{Service, Tenant, byte_budget::ByteBudget, workers::Workers};
 
-/// The divisor of `bodies_bytes` for the memory that is reserved for stored responses.
+/// `1 / STORED_FRACTION` of `bodies_bytes` is reserved for stored responses.
 const STORED_FRACTION: usize = 8;
 
 /// Returns the routes, for [`serve`](super::serve()) or for an embedder's own HTTP server. `bound` is the address on

@@ -157,12 +157,12 @@ pub(crate) async fn delete(Caller(tenant): Caller, InPath(id): InPath<String>) -
 /// Resumes a suspended execution that the server stores.
 ///
 /// The script starts again and repeats what it did before, without calling tools, until it waits for the same calls.
-/// The server then deletes the suspended execution, and passes the answers to the script. A request that fails before
-/// can be repeated. Of several requests with the same ID, only one continues the script. The response has the same
-/// forms as that of `POST /v1/execute`. If the execution waits again, it is stored under a new ID.
+/// The server then deletes the suspended execution, and passes the answers to the script. Until then, a failed request
+/// can be retried. Of several requests with the same ID, only one continues the script. The response has the same forms
+/// as that of `POST /v1/execute`. If the execution waits again, it is stored under a new ID.
 ///
-/// In a session, the state before the execution first replaces the session's state, if its generation is still that of
-/// the suspension. `If-Match` requires another generation, or any with `*`.
+/// In a session, the server first replaces the session's state with the state before the execution. The session's
+/// generation must match `If-Match`. Default: the generation after the suspension.
 #[utoipa::path(post, path = "/v1/suspended/{id}", operation_id = "resume_suspended", tag = "scripts", security(("token" = [])), request_body = ResumeStoredBody,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key and request returns the same response."),
         ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`, or `*` for any generation. Default: the generation after the suspension.")),

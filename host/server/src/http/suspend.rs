@@ -171,8 +171,9 @@ pub(super) fn reserve_suspended(bodies: &BodyBudget, tenant: &str, bytes: usize)
 /// of it. The same bytes can be resumed several times, with different answers. The body can exceed the server's limit
 /// for requests by the size of the suspended execution.
 ///
-/// In a session, the state before the execution first replaces the session's state, if its generation matches
-/// `If-Match`. If the execution cannot be resumed, the session keeps the state before the execution.
+/// In a session, the server first replaces the session's state with the state before the execution. The session's
+/// generation must match `If-Match`. If the execution cannot be resumed, the session keeps the state before the
+/// execution.
 #[utoipa::path(post, path = "/v1/executions/resume", operation_id = "resume_execution", tag = "scripts", security(("token" = [])), request_body = ResumeBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key and request returns the same response."),
         ("If-Match" = Option<String>, Header, description = "Required with `session`: the session's generation, from its `ETag`, or `*` for any generation.")),

@@ -264,7 +264,7 @@ impl Account {
         bodies.bytes().try_room(Some(tenant), bytes)
     }
 
-    /// Charges a response to the memory budget. Uses `data`, the memory of the data from which the response was built.
+    /// Charges a response to the memory budget. Uses `data`, the charge for the data from which the response was built.
     /// Does nothing if the request did not arrive over HTTP.
     pub(super) async fn count(
         context: &RequestContext<RoleServer>,

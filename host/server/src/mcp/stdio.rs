@@ -144,7 +144,7 @@ impl Line {
         }
     }
 
-    /// Returns the error for a request over a limit, whose line is complete.
+    /// Returns the error for a complete line whose request exceeds a limit.
     fn error(self, max_bytes: usize) -> Option<ServerJsonRpcMessage> {
         let reason = match self.too_costly {
             Some(error) => format!("the request: {error}"),

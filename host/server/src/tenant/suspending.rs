@@ -130,7 +130,7 @@ impl Tenant {
         let (tenant, span) = (self.clone(), Span::current());
         let note = move || {
             let StepwiseExecution { request, .. } = stepping;
-            // Even if the result was lost, the bytes can be resumed.
+            // A lost result is not an error, because the bytes can still be resumed.
             let execution = result.as_ref().ok().map(|finished| &finished.execution);
             tenant.record_suspension(&span, request, execution, &bytes);
             ChangeResult { value: bytes, generation: result.ok().and_then(|finished| finished.generation) }

@@ -191,7 +191,7 @@ impl Tenant {
         }
         let permit =
             unless_cancelled(Some(cancel), self.inner.service.admit_type_check(&self.inner.config.name)).await?;
-        // The query copies the session, so the permit also limits the number of copies.
+        // Reading the variables copies the session. The permit therefore also limits the number of copies.
         if let Some(id) = session {
             let mut reply = self.inner.executor.session(SessionOperation::Variables { id }.into()).await?;
             self.keep(reply.rooms.drain(..));

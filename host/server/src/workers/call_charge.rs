@@ -76,7 +76,7 @@ mod tests {
         let used = || (1 << 20) - bytes.free_bytes(None);
         let charge = CallCharge::begin(budget.clone(), 1 << 10).unwrap();
         assert_eq!(used(), CALL_BYTES + 3 * (1 << 10));
-        // Small charges share one increment of the budget.
+        // Many small charges take no more of the budget than one charge of their total size.
         for _ in 0..(512 << 10) {
             assert!(charge.charge(1));
         }

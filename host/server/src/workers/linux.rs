@@ -41,10 +41,10 @@ pub(super) fn restrict_files(access: &ConfinedAccess, program: Option<&Path>) ->
     })
 }
 
-/// The system calls that are allowed with any arguments. The engine and its threads need them for memory, for open
-/// files and files that landlock allows, and for inherited sockets. None of these calls can connect a socket to another
-/// process, send to an address, start a program, or access another process's memory. [`program`] allows a few other
-/// calls with certain arguments. The rest fail with EPERM.
+/// The system calls that are allowed with any arguments. The engine and its threads need them for memory, for files
+/// that are open or that landlock allows, and for inherited sockets. None of these calls can connect a socket to
+/// another process, send to an address, start a program, or access another process's memory. [`program`] allows a few
+/// other calls with certain arguments. The rest fail with EPERM.
 const CALLS: &[i64] = &[
     // Memory. The engine maps compiled code first and then makes it executable.
     libc::SYS_brk,

@@ -21,8 +21,8 @@ pub(super) enum ToWorker {
     End,
     Run(RunCall),
     Validate(RunCall),
-    /// Starts a script whose tool calls the client answers, and waits as [`Advance`](Self::Advance) does. Other calls
-    /// refer to the execution by `execution`.
+    /// Starts a script whose tool calls the client answers, and waits as [`Advance`](Self::Advance) does. Later calls
+    /// identify the execution by `execution`.
     Start(RunCall),
     /// Passes answers to a started execution. The binary part contains their JSON. Waits until the execution has
     /// finished or needs further answers.

@@ -391,7 +391,7 @@ mod tests {
         assert_eq!(add(UNCHANGED, 1), UNCHANGED);
         assert_eq!(add("f", MAX_NETWORK_BYTES - 1), format!("{UNCHANGED} f"));
         assert_eq!(add("g", 2), format!("{UNCHANGED} g"));
-        // A client can repeat a value until the policy reaches its size limit.
+        // Policy changes can be long, because a list can repeat a value.
         let relay = relay();
         for n in 1..=20 {
             opened(&relay, json!({ "network": { "methods": vec!["GET"; 5_000], "timeout_ms": n } }));

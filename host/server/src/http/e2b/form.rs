@@ -1,4 +1,4 @@
-//! JSON form of E2B's sandbox API, and its errors.
+//! JSON messages and error responses of E2B's sandbox API.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

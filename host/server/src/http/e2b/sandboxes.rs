@@ -75,8 +75,7 @@ struct SandboxState {
     is_paused: bool,
     /// `true` once the first context is open. Until then, the sandbox has no session.
     is_set_up: bool,
-    /// A counter that each pause and each resumption increments. A task that watches the timeout of an earlier round
-    /// ends.
+    /// Incremented by each pause and each resumption. A task that watches the timeout ends when the round changes.
     round: u64,
     /// The context whose session has the sandbox's files, usually the context of the last execution.
     last: Option<String>,

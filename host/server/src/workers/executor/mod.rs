@@ -359,7 +359,7 @@ struct WorkerExecution {
     cancel: CancelToken,
     /// The script and its data, until the first step sends them.
     script: Mutex<Option<(RunCall, Vec<u8>)>>,
-    /// Cancelled when an execution that was suspended has ended.
+    /// Cancelled when the execution has ended, if it has waited for answers.
     ended: CancellationToken,
     runtime: Handle,
     _hook: OnCancel,

@@ -27,7 +27,7 @@ pub(super) struct RequestParts {
     pub(super) body: Option<String>,
 }
 
-/// The arguments of a call as JSON texts.
+/// The arguments of a call as JSON text, keyed by name.
 type Arguments = BTreeMap<String, Box<RawValue>>;
 
 impl Operation {
