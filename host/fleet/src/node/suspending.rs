@@ -14,7 +14,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The result of an attempt to suspend an execution.
 pub(super) enum SuspendAttempt {
-    /// The execution has ended, and can be resumed.
+    /// The execution was suspended. Its bytes can be resumed.
     Suspended(SuspendedExecution),
     /// The execution can no longer be suspended, and still waits. Contains the error message for the script.
     Never(String),
