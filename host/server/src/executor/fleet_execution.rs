@@ -154,7 +154,8 @@ impl FleetExecution {
         let (mut request, has_ended) = (step.request.clone(), self.ended.is_cancelled());
         if step.is_repeatable {
             let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            // If no node has run the step of a cancelled execution, none should run it now.
+            // After a cancellation, a deadline of zero prevents nodes from starting the step. If a node has already run
+            // the step, the engine returns its result.
             let left = if has_ended { Some(Duration::ZERO) } else { left };
             request.deadline_ms = left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
         }

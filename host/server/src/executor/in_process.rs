@@ -244,7 +244,6 @@ impl InProcessInner {
         }
     }
 
-    /// Saves a session after an execution.
     fn save_session(
         &self,
         active: &ActiveSession,

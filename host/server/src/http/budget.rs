@@ -334,8 +334,8 @@ impl AsRef<[u8]> for ReadBody {
 #[derive(Clone, Copy)]
 pub(super) struct AlreadyCharged;
 
-/// Middleware that charges responses to the memory budget with [`count_answer`], including error responses. Adds the
-/// budget for the request to its extensions.
+/// Middleware that charges responses, including error responses, to the memory budget with [`count_answer`]. Adds the
+/// budget to the request's extensions.
 pub(super) async fn count(State(shared): State<Shared>, mut request: Request, next: Next) -> Response {
     let (replies, bodies) = (ReplyRooms::default(), shared.bodies.of_request(request.extensions()));
     request.extensions_mut().insert(replies.clone());

@@ -127,8 +127,8 @@ async fn no_method() -> Problem {
 #[derive(Clone)]
 pub(crate) struct Shared {
     state: Arc<SharedState>,
-    /// In a [`State`], the budget of all clients. In a handler that extracts `Shared` itself, the budget of the
-    /// request's client.
+    /// The budget of the request's client if a handler extracts `Shared` itself. In a [`State`], the budget of all
+    /// clients.
     pub(crate) bodies: BodyBudget,
 }
 

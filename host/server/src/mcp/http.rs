@@ -250,7 +250,7 @@ impl Account {
         Self { bodies: bodies.clone(), tenant: tenant.into(), held: Arc::new(Mutex::new(held)) }
     }
 
-    /// Returns the account of a request by its extensions, if the request arrived over HTTP.
+    /// Returns the account in a request's extensions, or `None` if the request did not arrive over HTTP.
     pub(super) fn of(extensions: &Extensions) -> Option<&Self> {
         extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Self>())
     }

@@ -135,7 +135,7 @@ fn describe<I: JsonSchema, O: JsonSchema>(
         .with_annotations(hints)
 }
 
-/// Adapts the schema of arguments to a tenant.
+/// Sets the languages and the maximum timeout in a schema of arguments. Removes `check_types` without a type checker.
 fn adapt(input: &mut JsonObject, tenant: &Tenant) {
     let Some(properties) = input.get_mut("properties").and_then(Value::as_object_mut) else { return };
     if let Some(language) = properties.get_mut("language") {
@@ -203,7 +203,7 @@ fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
     text
 }
 
-/// Describes the network for a model.
+/// Describes for a model which URLs scripts can reach.
 fn network(policy: &NetworkPolicy) -> String {
     const SHOWN: usize = 10;
     if policy.allow.is_empty() {

@@ -146,7 +146,7 @@ impl StoredBytes {
             }
         }
         let mut count = self.count.lock();
-        // The list might not include writes that have finished since its start.
+        // The listing may lack writes that finished after it started, so add them all.
         let missed = count.written.saturating_sub(written);
         count.stored = Some((bytes.saturating_add(missed), at));
         Ok(())

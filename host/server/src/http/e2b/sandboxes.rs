@@ -284,8 +284,8 @@ impl Sandbox {
     }
 }
 
-/// The tenant of a request to the sandbox API, extracted like [`Caller`], and the registry of sandboxes. E2B clients
-/// send `X-API-Key`.
+/// The tenant of a request to the sandbox API, and the registry of sandboxes. The tenant is extracted like [`Caller`],
+/// which also accepts the `X-API-Key` header of E2B clients.
 pub(super) struct ApiCaller {
     pub(super) tenant: Tenant,
     pub(super) sandboxes: Sandboxes,

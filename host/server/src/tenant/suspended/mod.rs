@@ -137,7 +137,7 @@ impl SuspendedExecutions {
         if entries.contains_key(id) { Self::take_cancelled(&mut entries, id) } else { Ok(Some(SuspensionState::Busy)) }
     }
 
-    /// Takes an execution that is cancelled. Returns `None` while the watcher fetches its result.
+    /// Takes an execution in order to cancel it. Returns `None` while the watcher fetches its result.
     fn take_cancelled(
         entries: &mut HashMap<String, SuspendedEntry>,
         id: &str,
