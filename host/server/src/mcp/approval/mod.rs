@@ -170,8 +170,7 @@ impl ApprovedRun<'_> {
                         self.start_answered(run).await?
                     }
                     WaitingRun::InMemory(execution) => {
-                        // Stop waiting for the user before the execution times out, so that the script continues with
-                        // `ToolDenied`.
+                        // Stop waiting before the execution times out, so that the script gets `ToolDenied`.
                         decisions = request_decisions(peer, &open, needs.expires_after.mul_f64(0.9)).await?;
                         self.advance(&execution, Vec::new()).await?
                     }
