@@ -186,6 +186,9 @@ impl StepFile {
         let (Some((what, action)), None) = (actions.next(), actions.next()) else {
             return Err("expected exactly one action in a step".into());
         };
+        if self.concurrent && !matches!(action, Action::Run { .. }) {
+            return Err("`concurrent` has no effect on a step without a script: remove it".into());
+        }
         Ok(Step {
             name: self.script.clone().unwrap_or_else(|| format!("{number}: {what}")),
             session: self.session.clone().unwrap_or_else(|| FIRST_SESSION.into()),

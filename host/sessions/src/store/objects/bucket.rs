@@ -357,7 +357,7 @@ impl Drop for Threads {
 
 impl fmt::Debug for SharedRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Background")
+        f.write_str("SharedRuntime")
     }
 }
 
