@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// A token that cancels executions from any thread. The script receives an exception within a few milliseconds, or
 /// immediately if it waits (`time.sleep`, a timer, a tool). If the script still runs after `limits.timeout_reserve_ms`,
-/// it is unwound. A cancelled token stays cancelled: later executions with it end before they begin.
+/// it is unwound. A cancelled token stays cancelled: an execution that uses it later ends before its script begins.
 ///
 /// ```
 /// let cancel = glovebox::CancelToken::new();
@@ -26,8 +26,8 @@ struct Signal {
     _parent: Option<Parent>,
 }
 
-/// The link of a child token to its parent, whose cancellation also cancels the child. `number` identifies the child in
-/// the parent's state.
+/// A child token's link to its parent. Cancelling the parent also cancels the child. `number` is the child's key in the
+/// parent's `children`.
 #[derive(Debug)]
 struct Parent {
     token: CancelToken,
@@ -50,7 +50,7 @@ struct SignalState {
     hooks: Vec<Arc<Hook>>,
 }
 
-/// A callback that a cancellation runs.
+/// A callback registered with [`CancelToken::on_cancel`].
 struct Hook(Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for Hook {

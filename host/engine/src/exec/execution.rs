@@ -29,8 +29,8 @@ use crate::{
 pub struct Execution {
     /// The reason why the script ended.
     pub outcome: Outcome,
-    /// The exception that ended the script at a soft limit, shortly before it would have been unwound. `outcome` then
-    /// contains the cause: `Exhausted` or `Cancelled`.
+    /// The exception that ended the script at a soft limit, shortly before the guest would have been unwound. If set,
+    /// `outcome` is the cause: `Exhausted` or `Cancelled`.
     pub interrupted: Option<RaisedOutcome>,
     /// The value of the script's last expression, in a session or if [`Request::value`](crate::Request::value) requests
     /// it. In JavaScript, this is the script's completion value, which a block or a loop can also have. `None` for a
@@ -43,19 +43,19 @@ pub struct Execution {
     /// limit: `OutOfFuel`, `TimedOut` or `OutOfMemory`. The line is charged to `limits.stderr_bytes`. If that limit is
     /// used up, the line replaces the end of the script's output.
     pub stderr: Output,
-    /// Displays of this execution, in order: pictures, tables, and the last expression's value if it has a form other
-    /// than text. The conditions of [`value`](Self::value) apply to the display of the last expression.
+    /// Displays of this execution, in order: pictures, tables, and the last expression's value unless it is plain text.
+    /// The conditions of [`value`](Self::value) apply to the display of the last expression.
     pub displays: Vec<Display>,
     /// The number of displays that were dropped because of `limits.display_bytes` or the limit on their number.
     pub displays_dropped: u64,
-    /// Fuel used: a lower bound if the time limit or a cancellation stopped the guest. Equal inputs use equal fuel
-    /// under a fixed clock and seeded entropy.
+    /// Fuel used: a lower bound if the time limit or a cancellation stopped the guest. With a fixed clock and seeded
+    /// entropy, equal inputs use equal fuel.
     pub fuel_consumed: u64,
-    /// Peak memory use in bytes, as limited by `limits.memory_bytes`: the linear memory, in which the interpreter's
-    /// image counts as at most 2 MiB, and the host's buffers for the guest.
+    /// Peak memory use in bytes, as counted for `limits.memory_bytes`: linear memory and the host's buffers for the
+    /// guest. The interpreter's image counts as at most 2 MiB.
     pub memory_used_bytes: u64,
-    /// Wall-clock time from the start of the guest, or of the translation of a TypeScript source, to the end of the
-    /// guest. Excludes compilation and preparation.
+    /// Wall-clock time from the start to the end of the guest. Includes the translation of a TypeScript source.
+    /// Excludes compilation and preparation.
     pub duration: Duration,
     /// The paths of files and links that were created in the workspace, relative to `/app`, sorted.
     pub files_created: Vec<String>,

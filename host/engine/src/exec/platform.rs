@@ -32,8 +32,8 @@ pub(crate) type ExecutionCtx = glovebox_core::ExecutionCtx<EnginePlatform>;
 /// Polling interval while a guest waits for its standard input.
 const STDIN_POLL: Duration = Duration::from_millis(5);
 
-/// The host state of one execution. The default has no listener, a token that no caller holds, and no budget in
-/// addition to the execution's own limit.
+/// The host state of one execution. By default, there is no listener, no caller holds the token, and only the
+/// execution's own limit restricts its fuel.
 #[derive(Default)]
 pub(crate) struct EnginePlatform {
     pub(crate) cancel: CancelToken,
@@ -42,7 +42,7 @@ pub(crate) struct EnginePlatform {
     /// Fuel that the execution used before the guest was entered.
     pub(crate) used_fuel: u64,
     pub(crate) on_output: Option<OnOutput>,
-    /// The function that provides standard input, until it is called.
+    /// The function that provides standard input. Taken when it is called.
     pub(crate) stdin: Option<StdinSource>,
     /// Set if the caller can suspend the execution.
     pub(crate) suspension: Option<Arc<Suspension>>,
@@ -172,7 +172,6 @@ impl Platform for EnginePlatform {
 pub(crate) struct Budget(Option<Arc<AtomicU64>>);
 
 impl Budget {
-    /// Creates a budget without fuel.
     pub(crate) fn empty() -> Self {
         Self(Some(Arc::default()))
     }
@@ -194,7 +193,6 @@ impl Budget {
         self.0.as_ref().map_or(fuel, |left| left.load(Ordering::SeqCst).min(fuel))
     }
 
-    /// Subtracts used fuel from the budget.
     pub(crate) fn spend(&self, fuel: u64) {
         if let Some(left) = &self.0 {
             left.store(left.load(Ordering::SeqCst).saturating_sub(fuel), Ordering::SeqCst);
@@ -210,7 +208,7 @@ pub(crate) struct SessionScope {
     pub(crate) cancel: CancelToken,
     /// The fuel budget for all work in the session.
     pub(crate) budget: Budget,
-    /// The token of the last call, for a caller that can drop calls.
+    /// The token of the latest call into the session. Cancelled if a component drops that call.
     pub(crate) call: CallToken,
 }
 
@@ -224,7 +222,6 @@ impl CallToken {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the previous call's token.
     pub(crate) fn set(&self, token: &CancelToken) {
         let earlier = self.token().replace(token.clone());
         drop(earlier);

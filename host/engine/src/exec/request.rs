@@ -22,7 +22,7 @@ pub(crate) type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
 /// The function that provides standard input. Called at the guest's first read beyond the bytes of [`Request::stdin`].
 pub(crate) type StdinSource = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
-/// The handling of a request whose session is busy with another request.
+/// Selects whether a request waits or fails while its session is busy with another request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfBusy {
     /// Waits for the request's turn, in arrival order, for at most `limits.timeout_ms`.
@@ -77,7 +77,7 @@ pub(crate) struct RequestOptions {
     pub(crate) tools: Vec<Tool>,
     /// Set if the caller answers tool calls.
     pub(crate) pending: Option<Arc<PendingCalls>>,
-    /// `true` if the caller decides about calls that need an approval.
+    /// `true` if the caller approves or denies the calls that need approval.
     pub(crate) is_approver: bool,
     pub(crate) budget: Budget,
     pub(crate) is_suspendable: bool,
@@ -106,7 +106,7 @@ impl RequestParts<'_> {
         }
     }
 
-    /// Returns a request that starts the script again.
+    /// Returns a request that runs the script from its start.
     pub(super) fn request(&self) -> Request<'_> {
         let stdin_source = self.has_stdin_source.then(|| Box::new(Vec::new) as StdinSource);
         Request { parts: self.clone(), options: RequestOptions { stdin_source, ..RequestOptions::default() } }
@@ -239,9 +239,9 @@ impl<'a> Request<'a> {
     /// session, the state of the session before the execution is saved, which takes a few hundred microseconds. The
     /// saved state counts towards `limits.session_total_bytes` until the execution has ended.
     ///
-    /// A suspendable execution records the script's inputs from outside: tool answers, times, random numbers, and
-    /// standard input that is not provided in advance. If the record exceeds `limits.journal_bytes` (1 MiB by default),
-    /// the execution continues, but can no longer be suspended.
+    /// A suspendable execution keeps a journal of the script's inputs: tool answers, times, random numbers and streamed
+    /// standard input. If the journal exceeds `limits.journal_bytes` (1 MiB by default), the execution continues, but
+    /// can no longer be suspended.
     #[must_use]
     pub fn suspendable(mut self, suspendable: bool) -> Self {
         self.options.is_suspendable = suspendable;
@@ -260,10 +260,9 @@ impl<'a> Request<'a> {
     /// everything that is needed to repeat it. Default: `false`. Requires a prepared runtime. Not supported in
     /// sessions.
     ///
-    /// The recording contains at most `limits.journal_bytes` of inputs from outside: tool answers, times, random
-    /// numbers, and standard input that is not provided in advance. Beyond this limit, the execution continues without
-    /// a recording. `limits.fuel_reserve` does not apply, because its exception would not occur at the same point
-    /// again.
+    /// A recording holds at most `limits.journal_bytes` of inputs: tool answers, times, random numbers and streamed
+    /// standard input. Beyond this limit, the execution continues without a recording. `limits.fuel_reserve` does not
+    /// apply, because its exception would occur at a different point in a replay.
     #[must_use]
     pub fn recorded(mut self, recorded: bool) -> Self {
         self.options.is_recorded = recorded;
@@ -285,7 +284,7 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Sets whether the caller of a started execution decides about calls that need an approval
+    /// Sets whether the caller of a started execution approves or denies the calls that need approval
     /// ([`ToolPolicy::approve`](crate::ToolPolicy::approve)). Default: `false`, so that such calls fail with
     /// [`ToolErrorKind::Denied`](crate::ToolErrorKind::Denied).
     ///

@@ -41,7 +41,7 @@ pub(crate) struct PreparedRequest<'a> {
     pub(crate) options: RequestOptions,
     has_stdin: bool,
     pub(crate) cancel: CancelToken,
-    /// The time of the automatic cancellation.
+    /// The time at which [`Request::cancel_after`] cancels the execution.
     pub(crate) cancel_at: Option<Instant>,
     /// The request as the caller made it, if the execution is recorded.
     recorded: Option<RequestParts<'static>>,
@@ -50,7 +50,7 @@ pub(crate) struct PreparedRequest<'a> {
     origin_ns: u64,
     pub(crate) sandbox: &'a Sandbox,
     pub(crate) toolbox: Arc<Toolbox>,
-    /// Set if the source was translated for the interpreter, or could not be translated.
+    /// The attempted translation of the source, if the interpreter needs one.
     translation: Option<Translation>,
 }
 
@@ -148,7 +148,7 @@ impl<'a> PreparedRequest<'a> {
         )
     }
 
-    /// Applies the request's automatic cancellation.
+    /// Applies [`Request::cancel_after`].
     fn with_automatic_cancellation(&self, ctx: ExecutionCtx) -> ExecutionCtx {
         let after = self.cancel_at.map(|at| ctx.watch().at(at));
         ctx.cancelled_after(after)
@@ -219,8 +219,8 @@ impl<'a> PreparedRequest<'a> {
         self.options.suspension.is_some() && self.options.replay.is_none()
     }
 
-    /// Sets the state of the session before the execution, and the value that the guest's monotonic clock had at the
-    /// start of the instance.
+    /// Sets the session's state before the execution. `base_ns` is the value of the guest's monotonic clock when the
+    /// instance started.
     pub(crate) fn set_state_before(&mut self, before: StateBefore, base_ns: u64) {
         self.origin_ns = before.state.wasi.monotonic_base_ns().saturating_sub(base_ns);
         if let Some(suspension) = &self.options.suspension {
@@ -228,8 +228,7 @@ impl<'a> PreparedRequest<'a> {
         }
     }
 
-    /// Fails if the execution differed from the suspended execution that it resumes, or from the recorded execution
-    /// that it repeats.
+    /// Fails if a resumed execution differed from the suspended execution, or a repeated execution from its recording.
     fn check_repeated(&self) -> Result<(), ExecuteError> {
         match self.options.suspension.as_ref().and_then(|suspension| suspension.difference()) {
             Some(difference) if self.options.repeated.is_some() => Err(ExecuteError::NotRepeated { difference }),
@@ -239,7 +238,8 @@ impl<'a> PreparedRequest<'a> {
     }
 
     /// Returns the driver's input. `last` is `true` if the guest runs no further script. If `last` is `false`, as in a
-    /// session, globals persist without the driver's help, and the value of the last expression is always returned.
+    /// session, the guest keeps its globals without the driver's help, and the driver always returns the value of the
+    /// last expression.
     pub(crate) fn script(&self, last: bool) -> Script<'_> {
         let inner = &self.sandbox.0;
         let policy = &inner.policy;
@@ -272,8 +272,8 @@ impl<'a> PreparedRequest<'a> {
         }
     }
 
-    /// Returns the file name of a plain command's script: the last component of the script's name, or a default name if
-    /// that component is not a file name.
+    /// Returns the file name of a plain command's script: the last component of the script's name. Returns a default
+    /// name if that component cannot be a file name.
     pub(crate) fn file_name(&self) -> &str {
         let plain = |name: &&str| !name.is_empty() && !matches!(*name, "." | "..") && !name.starts_with('<');
         self.parts.name.rsplit('/').next().filter(plain).unwrap_or(match self.sandbox.language() {

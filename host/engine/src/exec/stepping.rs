@@ -126,10 +126,10 @@ pub enum AdvanceError {
 
 /// A handle to the tool calls of an execution, for a caller that runs the execution on one of its own threads.
 ///
-/// [`Started`] creates a thread for each execution, and [`Started::advance`] blocks. An async program with a thread pool
-/// instead runs a request with [`Request::pending_calls`] on a thread of its pool, with
-/// [`Sandbox::run`](crate::Sandbox::run) or [`Session::run`](crate::Session::run). Meanwhile, a task answers the calls.
-/// The script, its limits and its fuel are the same in both cases.
+/// [`Started`] creates a thread for each execution, and [`Started::advance`] blocks. An async program can instead use
+/// its own thread pool: it sets [`Request::pending_calls`] and calls [`Sandbox::run`](crate::Sandbox::run) or
+/// [`Session::run`](crate::Session::run) on a thread of the pool. Meanwhile, a task answers the calls. The script, its
+/// limits and its fuel are the same in both cases.
 ///
 /// Clones refer to the same calls. Use a new handle for each execution.
 ///
@@ -325,9 +325,9 @@ impl Started {
     /// changes to files.
     ///
     /// # Errors
-    /// Fails if the request was not [`suspendable`](Request::suspendable), if the script does not wait for answers, if a
-    /// tool's handler is running, if a limit or a cancellation has interrupted the script, or if the journal is too
-    /// large. The execution then continues, except after [`SuspendError::Session`].
+    /// Fails if the request was not [`suspendable`](Request::suspendable), if the script does not wait for answers, or
+    /// if a tool's handler is running. Also fails if a limit or a cancellation has interrupted the script, or if the
+    /// journal is too large. The execution then continues, except after [`SuspendError::Session`].
     pub fn suspend(&self) -> Result<Suspended, SuspendError> {
         self.suspend_within(usize::MAX)
     }
@@ -468,8 +468,8 @@ impl SteppingState {
         if has_output {
             self.transcript.close();
         }
-        // Releases the session's saved state before the end becomes visible, because session limits must not count that
-        // state after the end.
+        // Releases the session's saved state before the end becomes visible. Otherwise, session limits would still
+        // count that state.
         if let Some(suspension) = &suspension {
             suspension.release_before();
         }

@@ -34,8 +34,8 @@ impl Suspended {
     /// which [`Sandbox::resume_suspended_session`] restores. All forks write their changes to the same host directories
     /// when they end.
     ///
-    /// The forks repeat the script at the same time, and each takes about as much CPU time as the script has used so
-    /// far. The memory of the image is shared until a script changes it. While forks wait, their limits apply as in
+    /// The forks repeat the script at the same time. Each takes about as much CPU time as the script has used so far.
+    /// The memory of the image is shared until a script changes it. While forks wait, their limits apply as in
     /// [`Started`]. To set options such as a listener, or to have fewer interpreters in memory, start
     /// [`request`](Self::request) once for each answer instead.
     ///

@@ -1,5 +1,5 @@
-//! Decodes a recording from untrusted bytes. An entry takes as little as one byte in the encoded form and about a
-//! hundred bytes in memory, so the number of entries and calls is limited during decoding.
+//! Decodes a recording from untrusted bytes. An encoded entry can be one byte long, but takes about a hundred bytes in
+//! memory. Decoding therefore limits the number of entries and calls.
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
@@ -39,7 +39,7 @@ pub(in crate::exec) fn checked_context<'de, 'a, D: Deserializer<'de>>(
     Ok(text.map(Cow::Owned))
 }
 
-/// Fails if bytes with this value of `context` could not be decoded.
+/// Fails if [`checked_context`] would reject this value of `context`.
 pub(in crate::exec) fn check_context(text: Option<&str>) -> Result<(), String> {
     text.map_or(Ok(()), check_json)
 }

@@ -2,8 +2,7 @@
 //! resumed later, in another process or on another machine.
 //!
 //! The bytes contain the request and the execution's journal ([`glovebox_core::journal`]). Resuming starts the script
-//! again and gives the script everything that it received before, without calling tools, until it waits for the same
-//! calls.
+//! again and replays its inputs from the journal, without calling tools. The script then waits for the same calls.
 //!
 //! # Format, version 2
 //!
@@ -88,7 +87,7 @@ pub struct Suspended {
     recording: Arc<Recording>,
 }
 
-/// Serializes a shared value like the value itself.
+/// Serializes the value behind the `Arc`.
 fn shared<T: Serialize, S: Serializer>(value: &Arc<T>, serializer: S) -> Result<S::Ok, S::Error> {
     T::serialize(value, serializer)
 }
@@ -288,9 +287,9 @@ impl Suspended {
         }
     }
 
-    /// Fails if one of the unanswered calls would not wait for the caller: a handler would answer it, or it needs an
-    /// approval and the caller does not approve calls. In both cases, the caller's answer, such as a refusal, would
-    /// have no effect.
+    /// Fails if one of the unanswered calls would not wait for the caller. This is the case if a handler would answer
+    /// the call, or if it needs approval and the caller does not approve calls. The caller's answer, such as a refusal,
+    /// would then have no effect.
     pub(in crate::exec) fn check_tools(&self, toolbox: &Toolbox, is_approver: bool) -> Result<(), ExecuteError> {
         let mut names = self.recording.at.calls.unanswered.iter().map(|call| &call.name);
         let difference = names.find_map(|name| {
@@ -312,7 +311,8 @@ impl Suspended {
     }
 }
 
-/// Fails if the sandbox's image is not `expected`, the image of `expected_runtime` that ran the execution before.
+/// Fails if the sandbox's image is not `expected`. `expected_runtime` is the name of that image's runtime, for the
+/// error.
 fn check_image(sandbox: &Sandbox, expected: &str, expected_runtime: &str) -> Result<(), ExecuteError> {
     if sandbox.image_sha256() == Some(expected) {
         return Ok(());

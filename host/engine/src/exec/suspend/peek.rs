@@ -13,8 +13,8 @@ use crate::SourceKind;
 
 /// The memory that the texts of an entry or a call occupy in addition to their length, in bytes.
 const TEXTS_BYTES: usize = 64;
-/// The number of copies to count for each entry and call: two for a growing list, whose capacity doubles, and one for
-/// the journal.
+/// The number of copies to count for each entry and call: two because the capacity of a growing list doubles, and one
+/// for the journal.
 const COPIES: usize = 3;
 
 /// Facts about the bytes of a suspended execution. Neither the seal nor most of the content is checked, so the facts

@@ -115,8 +115,8 @@ pub struct RecordingBytesError {
 }
 
 impl Recording {
-    /// Creates the recording of an execution. `ended` is the journal at the end of the execution, or the reason why it
-    /// is unavailable.
+    /// Creates the recording of an execution. `ended` is the journal at the end of the execution, or the reason why
+    /// there is none.
     pub(in crate::exec) fn new(
         sandbox: &Sandbox,
         toolbox: &Toolbox,
@@ -154,7 +154,7 @@ impl Recording {
         &self.runtime
     }
 
-    /// Returns the recorded fuel.
+    /// Returns the fuel that the recorded execution used.
     #[must_use]
     pub fn fuel_consumed(&self) -> u64 {
         self.results.fuel_consumed

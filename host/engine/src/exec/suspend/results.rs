@@ -8,7 +8,6 @@ use crate::{Execution, FileKind, Files, Outcome, Output};
 /// The size of the chunks in which files are read for the digest, in bytes.
 const PART_BYTES: u64 = 1 << 20;
 
-/// A SHA-256 digest.
 type Sha256Digest = [u8; 32];
 
 /// The results of an execution that a repeated execution must reproduce.
@@ -106,7 +105,6 @@ impl RecordedResults {
     }
 }
 
-/// Returns a value as JSON text.
 pub(super) fn json(value: &impl Serialize) -> String {
     // Infallible: all maps have text keys.
     serde_json::to_string(value).unwrap_or_default()

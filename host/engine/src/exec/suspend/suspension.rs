@@ -64,7 +64,7 @@ impl Suspension {
     }
 
     /// Begins the requested suspension, on the execution's thread. Returns `false` if the caller has withdrawn its
-    /// request, or if the unanswered calls exceed the size that the request allows.
+    /// request, or if the unanswered calls exceed `max_calls_bytes`.
     pub(in crate::exec) fn begin(&self, calls: Option<&SuspendedCalls>) -> bool {
         let mut state = self.state();
         let is_wanted = std::mem::replace(&mut state.is_wanted, false);
@@ -94,7 +94,6 @@ impl Suspension {
         self.state().is_suspended
     }
 
-    /// Stores the state of the session before the execution.
     pub(crate) fn set_before(&self, before: StateBefore) {
         self.state().before = Some(before);
     }
@@ -121,13 +120,11 @@ impl Suspension {
         drop(unneeded);
     }
 
-    /// Records the end of the execution.
     pub(in crate::exec) fn end(&self) {
         self.state().has_ended = true;
         self.changed.notify_all();
     }
 
-    /// Waits until the execution has ended.
     pub(in crate::exec) fn wait_for_end(&self) {
         let mut state = self.state();
         while !state.has_ended {
@@ -173,8 +170,8 @@ impl Suspension {
 mod tests {
     use super::*;
 
-    /// Checks that calls above the caller's limit prevent a suspension, because the result could exceed the memory that
-    /// the caller has reserved for it.
+    /// Checks that calls above the caller's limit prevent a suspension. The caller has reserved no memory for a larger
+    /// result.
     #[test]
     fn larger_calls_prevent_the_suspension() {
         let call = |arguments: &str| UnansweredCall { index: 0, name: "pay".into(), arguments: arguments.into() };
