@@ -23,9 +23,9 @@ pub struct EngineConfig {
     /// (`$XDG_DATA_HOME`, else `~/.local/share`). Without a data directory, only the owner, mode and length of compiled
     /// files are checked.
     pub seals_dir: Option<PathBuf>,
-    /// Directories that no guest of this process can reach while the engine exists. A mount must not be, contain or lie
-    /// inside such a directory. The directories need not exist yet. The cache, the seals, custom packages, custom
-    /// images and open session stores are always protected in the same way. Default: none.
+    /// Directories that no guest of this process can reach while the engine exists. A mount must not equal, contain or
+    /// lie inside one of them. The directories need not exist yet. The cache, the seals, custom packages, custom images
+    /// and open session stores are always protected in the same way. Default: none.
     pub private_dirs: Vec<PathBuf>,
     /// The instance pool. Default: [`PoolConfig::default`]. With `None`, instances are allocated on demand. A program
     /// that runs only one script is faster without a pool, because reserving the pool's address space takes time.
@@ -33,8 +33,8 @@ pub struct EngineConfig {
     /// Maximum total number of concurrent tool calls in all executions. Each call runs on its own thread. Default:
     /// 1,024. Further calls fail with `ToolLimit`.
     pub tool_threads: u32,
-    /// Limits on the compiled code in the cache. They are applied when code is added: code that is too old is removed
-    /// first, then the least recently used code. Default: [`CacheLimits::default`].
+    /// Limits on the compiled code in the cache. They are applied when code is added: code beyond its maximum age is
+    /// removed first, then the least recently used code. Default: [`CacheLimits::default`].
     pub cache: CacheLimits,
     /// Libraries that the images provide to scripts, including the Python packages at `/app/site-packages`. Default:
     /// bundled.
@@ -56,9 +56,9 @@ pub struct EngineConfig {
     /// as trustworthy as this program. Code for other settings, another CPU or another version of Glovebox is ignored.
     /// Default: none.
     pub prepared: Vec<PathBuf>,
-    /// Names or aliases of the runtimes for scripts whose caller does not specify a runtime. Custom images are allowed.
-    /// These runtimes take precedence over runtimes that were added to the cache and over the manifest's defaults. For
-    /// each language, the first entry applies. Default: none.
+    /// Names or aliases of the runtimes to use if a caller does not specify one. Custom images are allowed. These
+    /// runtimes take precedence over runtimes that were added to the cache and over the manifest's defaults. For each
+    /// language, the first entry applies. Default: none.
     pub default_runtimes: Vec<String>,
     /// The network for scripts whose policy allows network addresses, for example `glovebox_network::Http`. Default:
     /// none. Without a network, a sandbox with such a policy cannot be built.
@@ -134,8 +134,8 @@ pub struct PoolConfig {
     /// long-running script, where copying is cheap in comparison, the maximum is up to eight times as high.
     ///
     /// Each runtime keeps at most two idle instances per processor. When an instance is dropped, up to half of this
-    /// maximum stays resident in its pool slot, which spares a later instance page faults. The remaining memory is
-    /// returned to the system.
+    /// maximum stays resident in its pool slot. This memory saves a later instance page faults. The rest of the
+    /// instance's memory is returned to the system.
     pub keep_resident_bytes: usize,
 }
 
@@ -168,8 +168,8 @@ impl Default for CacheLimits {
 const MAX_INSTANCE_BYTES: usize = 4 << 20;
 
 /// Pool slots in addition to [`PoolConfig::instance_count`], for the pristine memories of loaded images. Each image has
-/// one such memory. Instances are compared with this memory and restored from it. The number is not a limit: the
-/// memories of further images take slots of `instance_count`.
+/// one such memory, from which instances are restored. The number is not a limit: the memories of further images take
+/// slots of `instance_count`.
 const IMAGE_SLOTS: u32 = 8;
 
 /// Maximum number of modules that an interpreter's code is split into.
@@ -193,8 +193,8 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
         // A guest's traceback comes from its interpreter. The interpreter's Wasm frames do not help users, and
         // collecting them takes time.
         .wasm_backtrace_max_frames(None)
-        // Address maps and unwind information only serve tracebacks and debuggers, and take up a tenth of the code's
-        // size.
+        // Address maps and unwind information are used only by tracebacks and debuggers, and make up a tenth of the
+        // code's size.
         .generate_address_map(false)
         .native_unwind_info(false)
         // Images are mostly non-zero data: always map them copy-on-write, regardless of size.

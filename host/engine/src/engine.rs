@@ -77,9 +77,7 @@ pub(crate) struct EngineShared {
     /// The limits of the instance pool. `None`: instances are allocated on demand.
     pub(crate) pool: Option<PoolConfig>,
     pub(crate) cache: CacheLimits,
-    /// The value of [`EngineConfig::default_runtimes`].
     pub(crate) default_runtimes: Vec<String>,
-    /// The value of [`EngineConfig::network`].
     pub(crate) network: Option<Arc<dyn Network>>,
     /// The default runtimes for Python and for JavaScript, set at first use.
     pub(crate) preferred: (OnceLock<String>, OnceLock<String>),
@@ -168,7 +166,7 @@ impl Engine {
         if let Some(unmetered) = self.0.unmetered.get() {
             return Ok(unmetered.clone());
         }
-        // If two threads create an engine at the same time, the second engine is dropped.
+        // If two threads create an engine at the same time, one of the engines is dropped.
         let made = Self(EngineInner::new(Metering::None, Arc::clone(&self.0.shared))?);
         Ok(self.0.unmetered.get_or_init(|| made).clone())
     }

@@ -39,7 +39,7 @@ impl Formatter for EscapedJson {
         writer.write_all(rest.as_bytes())
     }
 
-    /// Escapes serialized JSON, which can contain hidden characters only within strings.
+    /// Escapes JSON that is already serialized. Such JSON contains hidden characters only within strings.
     fn write_raw_fragment<W: Write + ?Sized>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
         let mut is_first = true;
         for line in fragment.split(['\n', '\r', '\t']) {

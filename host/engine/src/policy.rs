@@ -105,8 +105,7 @@ pub struct Policy {
     ///
     /// The file contains JSON-serializable values whose names have no leading `_`, and the whole object `_state`, which
     /// always exists. A script that raises or exits still stores its globals. A script that is stopped, or calls
-    /// `os._exit`, leaves the file unchanged. Sessions neither read nor write these files, because their globals
-    /// persist anyway.
+    /// `os._exit`, leaves the file unchanged. Sessions do not use these files, because their globals persist anyway.
     pub auto_persist_globals: bool,
     /// The guest's clock. Default: the host's clock.
     pub clock: Clock,

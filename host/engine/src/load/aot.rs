@@ -20,8 +20,8 @@
 //! Code from a prepared bundle ([`EngineConfig::prepared`](crate::EngineConfig::prepared)) is written by this process,
 //! but was compiled elsewhere. The bundle must therefore be as trustworthy as this program.
 //!
-//! The remaining risks are a disk that corrupts bytes, which `glovebox doctor` detects, and other code that runs as
-//! this user.
+//! Two risks remain: a disk that corrupts bytes, which `glovebox doctor` detects, and other code that runs as this
+//! user.
 #![expect(unsafe_code, reason = "deserializing compiled code is unsafe; the proof is above")]
 
 use std::fs::File;
@@ -34,8 +34,8 @@ use std::{
 use wasmtime::component::Component;
 use wasmtime::{Config, Engine, Module};
 
-/// Returns Wasmtime's default configuration. On x86-64 Linux, code is compiled for the level x86-64-v3 if the CPU
-/// supports it, so that other machines can use the code. Otherwise, it is compiled for this CPU.
+/// Returns Wasmtime's default configuration. On x86-64 Linux, code is compiled for the level x86-64-v3 if this CPU
+/// supports it, so other machines can use the code too. Otherwise, code is compiled for this CPU only.
 pub(crate) fn config_for_cpu() -> Config {
     let mut config = Config::new();
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -82,8 +82,8 @@ pub(crate) fn compile_component(engine: &Engine, wasm: &[u8]) -> wasmtime::Resul
 pub(crate) fn load_component(engine: &Engine, mut file: File) -> wasmtime::Result<Component> {
     let path = path_of(&file);
     if path.exists() {
-        // SAFETY: see the module's documentation. The path refers to the open handle, even if the file's name now
-        // belongs to another file.
+        // SAFETY: see the module's documentation. The path refers to the open handle, even if the file's name has been
+        // reused.
         return unsafe { Component::deserialize_file(engine, path) };
     }
     // Without `/dev/fd`, the file is read instead of mapped, which costs memory and time.

@@ -25,16 +25,16 @@ pub struct RuntimeInfo {
     /// The language of the runtime.
     pub language: Language,
     /// `true` if scripts in its language use this runtime by default. In order of precedence, the default is the
-    /// runtime in [`EngineConfig::default_runtimes`](crate::EngineConfig::default_runtimes), the
-    /// [added](Engine::add_runtime) runtime that [`Engine::runtimes`] lists last, or the manifest's default. If the
+    /// runtime in [`EngineConfig::default_runtimes`](crate::EngineConfig::default_runtimes), the last
+    /// [added](Engine::add_runtime) runtime in the order of [`Engine::runtimes`], or the manifest's default. If the
     /// engine's bundles lack the manifest's default, another bundled runtime replaces it.
     pub default: bool,
     /// `true` if the runtime was added with [`Engine::add_runtime`].
     pub added: bool,
     /// `true` if components can request the runtime by name. A runtime with [`has_library`](RuntimeInfo::has_library)
-    /// is offered only if it is the default or was added, because it takes minutes to prepare.
+    /// takes minutes to prepare, so it is offered only if it is the default or was added.
     pub offered: bool,
-    /// `true` if the runtime has a recipe for preparation, so that a provider component can embed it
+    /// `true` if the runtime has a recipe for preparation. A provider component can embed only such a runtime
     /// ([`Engine::prepared_module`]).
     pub portable: bool,
     /// `true` if the runtime has the data library, a file separate from the interpreter. Such a runtime takes minutes
@@ -44,11 +44,11 @@ pub struct RuntimeInfo {
     pub version: String,
     /// The expected SHA-256 of the binary in hexadecimal.
     pub sha256: String,
-    /// The size of the binary in bytes, including its library if that is a separate file.
+    /// The size of the binary and of its separate library, if it has one, in bytes.
     pub size_bytes: u64,
     /// The licence, as an SPDX expression.
     pub licence: String,
-    /// The project and build that published the binary.
+    /// The source of the binary: the project and the build.
     pub origin: String,
     /// The path of the binary, even if the binary has not been fetched yet.
     pub path: PathBuf,
@@ -56,7 +56,7 @@ pub struct RuntimeInfo {
     pub fetched: bool,
     /// `true` if the prepared image and all its code are in the cache, for this version of Glovebox and this CPU.
     pub prepared: bool,
-    /// `true` if the engine's bundles contain the prepared image, for any version and CPU, or the binary.
+    /// `true` if the engine's bundles contain the binary, or the prepared image for any version and CPU.
     pub bundled: bool,
 }
 
@@ -82,7 +82,7 @@ pub struct ToolInfo {
     pub size_bytes: u64,
     /// The licence, as an SPDX expression.
     pub licence: String,
-    /// The project and build that published the module.
+    /// The source of the module: the project and the build.
     pub origin: String,
     /// The path of the module, even if the module has not been fetched yet.
     pub path: PathBuf,
@@ -90,7 +90,7 @@ pub struct ToolInfo {
     pub fetched: bool,
     /// `true` if the compiled code is in the cache, for this version of Glovebox and this CPU.
     pub prepared: bool,
-    /// `true` if the engine's bundles contain the compiled code, for any version and CPU, or the module.
+    /// `true` if the engine's bundles contain the module, or its compiled code for any version and CPU.
     pub bundled: bool,
 }
 
@@ -252,9 +252,9 @@ impl Engine {
         Ok(self.0.runtimes.write_prepared(artefacts, without, path)?)
     }
 
-    /// Returns the name of the runtime on which a script with this source starts fastest. This is the default runtime
-    /// of the language, unless that runtime is an image that preloads modules and the source mentions none of them. In
-    /// that case, the result is the runtime on which the image is based.
+    /// Returns the name of the runtime on which a script with this source starts fastest. Usually, this is the default
+    /// runtime of the language. If the default is an image that preloads modules, and the source mentions none of them,
+    /// the result is the runtime on which the image is based.
     ///
     /// The command-line tool calls this function for individual scripts. Sandboxes and sessions use the default of
     /// their language, because they are created before the source is known.
@@ -351,9 +351,9 @@ impl Engine {
         Ok(freed.saturating_add(runtimes.remove(entry)?))
     }
 
-    /// Prepares a runtime and makes it the default for scripts in its language whose caller does not specify a runtime.
-    /// The new default applies to all engines that use this cache and are created later. If several runtimes of a
-    /// language were added, the runtime that [`runtimes`](Self::runtimes) lists last is the default.
+    /// Prepares a runtime and makes it the default for its language, which applies if a caller does not specify a
+    /// runtime. The new default applies to all engines that use this cache and are created later. If several runtimes
+    /// of a language were added, the last one in the order of [`runtimes`](Self::runtimes) is the default.
     /// [`remove`](Self::remove) reverts the change.
     ///
     /// # Errors

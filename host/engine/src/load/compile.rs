@@ -116,8 +116,7 @@ pub struct ComponentCache {
 
 impl Engine {
     /// Compares the full digests of all compiled components in the cache with the recorded digests. Loading a component
-    /// repeats this comparison only if the file has changed since the last comparison, because hashing a large file is
-    /// slow.
+    /// skips this slow comparison if the file has not changed since the last comparison.
     ///
     /// # Errors
     /// Fails if the cache cannot be read, or if a digest differs.
@@ -240,8 +239,8 @@ mod tests {
         Engine::new(config).unwrap()
     }
 
-    /// Returns an empty component with a custom section that contains `number`, so that each component has different
-    /// bytes.
+    /// Returns an empty component with a custom section that contains `number`. Each number gives a component with
+    /// different bytes.
     fn component(number: u8) -> Vec<u8> {
         let mut wasm = b"\0asm\x0d\0\x01\0".to_vec();
         wasm.extend([0, 3, 1, b'x', number]);

@@ -62,7 +62,7 @@ pub struct ImageBuilder {
 }
 
 impl ImageBuilder {
-    /// Creates a builder for an image called `name`. `from` is the name of a runtime, one of its images, or a custom
+    /// Creates a builder for an image called `name`. `from` is the base: a runtime, an image of a runtime, or a custom
     /// image. The new setup runs after the setups of `from` and sees their results.
     pub fn new(name: impl Into<String>, from: impl Into<String>) -> Self {
         Self {
@@ -119,8 +119,8 @@ impl ImageBuilder {
         self
     }
 
-    /// Sets the time limit of the setup, including the preloading of modules. Each setup of a base image has the same
-    /// limit. Default: 120 seconds. Maximum: one hour.
+    /// Sets the time limit of the setup, including the preloading of modules. The limit also applies to each setup of
+    /// the base image. Default: 120 seconds. Maximum: one hour.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

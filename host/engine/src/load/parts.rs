@@ -192,10 +192,9 @@ pub(crate) struct GuestParts {
     instances: Vec<Instance>,
 }
 
-/// The module and name under which the linker defines the function that loads parts.
+/// The module and the name of the function that loads parts.
 const LOADER: (&str, &str) = ("glovebox", "load");
 
-/// Defines the function that loads parts.
 pub(crate) fn define_loader(linker: &mut Linker<GuestStoreData>) -> wasmtime::Result<()> {
     linker.func_wrap(LOADER.0, LOADER.1, load)?;
     Ok(())

@@ -40,7 +40,7 @@ const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Maximum number of trailing characters of the output to quote if an interpreter does not boot.
 const EXPLAINED_CHARS: usize = 2000;
 
-/// The key in an image record's notes for the end of the setup's output, at most `NOTED_CHARS` characters.
+/// The key of the setup's output in the notes of an image record. Only the last `NOTED_CHARS` characters are stored.
 pub(crate) const SETUP_OUTPUT: &str = "setup_output";
 const NOTED_CHARS: usize = 16_000;
 
@@ -247,8 +247,8 @@ fn mounts(
     library.into_iter().chain(packages).collect()
 }
 
-/// Compiles the packages with the interpreter itself. Uses a separate instance, so that the memory for the compilation
-/// does not become part of the image.
+/// Compiles the packages with the interpreter itself. Uses a separate instance to keep the memory for the compilation
+/// out of the image.
 fn compile_packages(
     inner: &EngineInner,
     template: &Template,

@@ -24,9 +24,8 @@ use crate::{
     },
 };
 
-/// The version of the rewriting and of the code's metering, which the cache keys of code and images contain. A change
-/// to the rewriting or to the metering must also change this text. The keys of images contain the version because
-/// booting runs the rewritten code.
+/// The version of code rewriting and fuel metering, part of the cache keys of code and images. Change this text with
+/// every change to either. Images depend on both because booting runs the rewritten code.
 const CODE_VERSION: &[u8] = concat!(
     env!("CARGO_PKG_VERSION"),
     " with an imported memory, the last buffer in it, loops and orders of scipy, calls of QuickJS, errors of floating-point numbers",
@@ -54,7 +53,7 @@ struct RuntimePlan<'a> {
     image: Option<ImageOf>,
     /// The definition and the inputs of a custom image.
     own: Option<Arc<CustomImage>>,
-    /// The arguments of a plain command before the script's path.
+    /// The arguments of a plain command that precede the script's path.
     flags: &'static [&'static str],
 }
 
@@ -327,8 +326,7 @@ impl EngineInner {
         if let Some(runtime) = self.loaded(&id) {
             return Ok(runtime);
         }
-        // Open the code first and hold it. Otherwise, if the cache has no room for both, building the image would evict
-        // the code.
+        // Open the code first and hold it. Otherwise, building the image could evict the code from a full cache.
         let code = plan.recipe.map(|recipe| plan.code(self, recipe));
         let (code, image) = thread::scope(|scope| {
             // Unpacking takes a quarter of a second, so the image is unpacked at the same time as the code.

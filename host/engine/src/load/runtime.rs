@@ -196,7 +196,6 @@ pub(crate) fn open_packages(
 }
 
 impl SharedPackages {
-    /// Returns the packages as a mount source.
     pub(crate) fn source(&self) -> Arc<dyn MountSource> {
         Arc::clone(&self.source) as _
     }

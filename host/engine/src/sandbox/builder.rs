@@ -49,8 +49,8 @@ impl SandboxBuilder {
         self
     }
 
-    /// Selects a language or a runtime by name. A language name (`python`, `javascript`) selects its default runtime.
-    /// Any other name selects a runtime or a custom image, like `runtime`.
+    /// Selects a language or a runtime. A language name (`python`, `javascript`) selects the default runtime of that
+    /// language. Any other name selects a runtime or a custom image, like [`runtime`](Self::runtime).
     pub fn named(self, name: &str) -> Self {
         match Language::ALL.iter().find(|language| language.name() == name) {
             Some(language) => self.language(*language),
@@ -68,8 +68,7 @@ impl SandboxBuilder {
 
     /// Sets whether to use the prepared image. Default: `true`. With `false`, the binary boots as a plain command for
     /// each execution. A plain command is slow and supports neither sessions nor validation, but contains no Glovebox
-    /// code. A custom image cannot run as a plain command, which would skip the image's setup, so building the sandbox
-    /// fails.
+    /// code. Building a sandbox for a custom image then fails, because a plain command would skip the image's setup.
     pub fn prepared(mut self, prepared: bool) -> Self {
         self.prepared = prepared;
         self
@@ -99,14 +98,14 @@ impl SandboxBuilder {
         self
     }
 
-    /// Sets tools that have already been validated, with the policy's restrictions on them. Tools added with `tool` are
-    /// ignored.
+    /// Sets tools that have already been validated, with the policy's restrictions on them. Overrides the tools that
+    /// [`tool`](Self::tool) added.
     pub(crate) fn toolbox(mut self, toolbox: &Arc<Toolbox>) -> Self {
         self.toolbox = Some(Arc::clone(toolbox));
         self
     }
 
-    /// Keeps a value alive while the sandbox exists.
+    /// Keeps `it` alive until the sandbox is dropped.
     pub(crate) fn keep_alive(mut self, it: KeepAlive) -> Self {
         self.keeps = Some(it);
         self
@@ -157,7 +156,7 @@ impl SandboxBuilder {
             (Some(path), _) => inner.load_path(path, self.language, self.prepared)?,
             (None, Some(name)) => inner.load_named(name, self.prepared)?,
             (None, None) => {
-                // The metered and the unmetered engine have the same default runtimes.
+                // Both metering modes have the same default runtimes.
                 let preferred = self.engine.0.preferred(self.language.unwrap_or(Language::Python))?;
                 inner.load_named(preferred, self.prepared)?
             }
@@ -214,7 +213,7 @@ impl Sandbox {
     }
 }
 
-/// Returns the reason why nothing can be mounted at a guest path, or `None` if the guest would see a mount there.
+/// Returns the reason why a guest path cannot be a mount point, or `None` if a guest would see a mount there.
 fn reserved_reason(runtime: &Runtime, guest: &str) -> Option<&'static str> {
     let below = |root: &str| guest.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     match (&runtime.drive, runtime.language) {

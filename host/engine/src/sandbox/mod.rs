@@ -226,8 +226,8 @@ impl Sandbox {
         })?
     }
 
-    /// Creates and drops a guest for an empty script, always from a new instance. Returns the time that this takes.
-    /// Used only by benchmarks.
+    /// Creates and drops a guest for an empty script, always from a new instance. Returns the elapsed time. Used only
+    /// by benchmarks.
     #[doc(hidden)]
     pub fn instantiate(&self) -> Result<Duration, ExecuteError> {
         let mut request = PreparedRequest::new(self, Request::new(""))?;
@@ -265,7 +265,7 @@ impl Sandbox {
         recycled.compare(&mut new, pristine.globals())
     }
 
-    /// Creates a guest with these files by calling `make`.
+    /// Creates a guest with these files. `make` creates the instance.
     pub(crate) fn guest(
         &self,
         request: &PreparedRequest<'_>,

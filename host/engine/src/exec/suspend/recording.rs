@@ -115,8 +115,8 @@ pub struct RecordingBytesError {
 }
 
 impl Recording {
-    /// Creates the recording of an execution. `ended` is the journal at the end of the execution, or the reason why
-    /// there is none.
+    /// Creates the recording of an execution. `ended` is the journal at the end of the execution, or the reason why the
+    /// journal is missing.
     pub(in crate::exec) fn new(
         sandbox: &Sandbox,
         toolbox: &Toolbox,

@@ -118,7 +118,7 @@ fn strip(request: &PreparedRequest<'_>, kind: SourceKind) -> Result<Translation,
     Ok(Translation { source, kind, fuel, begun })
 }
 
-/// Returns the rejection of a script whose types were not removed, because the stripper was stopped. After a
+/// Returns the rejection of a script whose types could not be removed because the stripper was stopped. After a
 /// cancellation or timeout, the fuel used is only a lower bound, so the whole budget is charged.
 fn rejection_of_stop(outcome: Outcome, fuel: u64) -> Rejection {
     let is_known = !matches!(outcome, Outcome::Cancelled | Outcome::Exhausted { resource: Resource::Time, .. });

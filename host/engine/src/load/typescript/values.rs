@@ -20,8 +20,8 @@ const MAX_VALUES: usize = 1_000;
 /// The allowance for text in addition to the source, in bytes: property names and a message.
 const TEXT_BYTES: usize = 64 << 10;
 
-/// Maximum number of copies of the source that can be passed in and out. The stripper reads the source once, and
-/// returns the source once as code or twice in an error (as an excerpt and underlined). The rest is a margin.
+/// Maximum number of copies of the source that can be passed in and out. The stripper reads the source once. It returns
+/// one copy as code, or two in an error (an excerpt and its underlined form). The rest is a margin.
 const SOURCES: usize = 8;
 
 /// A JavaScript value.
@@ -310,8 +310,7 @@ pub(super) fn define_glue(linker: &mut Linker<Glue>, module: &Module) -> wasmtim
     define!("__wbindgen_number_new", |values, number: f64| -> u32 { values.add(Value::Number(number))? });
     define!("__wbindgen_object_clone_ref", |values, handle: u32| -> u32 {
         let value = values.get(handle)?.clone();
-        // The clone is a copy, so its text is charged as if it were passed again. The stripper clones only property
-        // names, which are short.
+        // The clone is a copy, so its text is charged again. The stripper clones only property names, which are short.
         values.pass(value.text().map_or(0, str::len))?;
         values.add(value)?
     });
