@@ -1,9 +1,9 @@
 //! Tools whose calls the component answers.
 //!
 //! The component chooses the schemas of its tools. The host compiles the schemas and checks arguments against them, so
-//! both costs must be bounded: the cost of compiling and the cost of checking. Keywords that can make a small schema
-//! expensive are rejected. With references, each schema can include the next schema twice, so the cost doubles with
-//! each schema. `unevaluatedItems` and `unevaluatedProperties` evaluate schemas again.
+//! it must bound the cost of both. It rejects keywords that can make a small schema expensive. With references, each
+//! schema can include the next schema twice, which doubles the cost for each schema. `unevaluatedItems` and
+//! `unevaluatedProperties` evaluate schemas again.
 
 use glovebox_core::contract::quoted;
 use serde_json::Value;

@@ -45,8 +45,8 @@
 //! # Limits that the embedder must set
 //!
 //! The policy limits scripts, and the quotas limit the component's use of the sandbox. The embedder must limit the
-//! component itself: its fuel, its memory and its time (`glovebox-component-runner` limits all three). Two further
-//! limits all three). Calls into the sandbox need limits too:
+//! component itself: its fuel, its memory and its time (`glovebox-component-runner` limits all three). Calls into the
+//! sandbox need limits too:
 //!
 //! * [`Store::set_hostcall_fuel`](wasmtime::Store::set_hostcall_fuel) limits the bytes that one call can pass to the
 //!   host. See [`LIFT_BYTES`].

@@ -64,8 +64,8 @@ impl Default for Quotas {
 pub struct Usage {
     /// The current number of sessions.
     pub sessions: u32,
-    /// The number of started executions that have not ended, including executions whose handle was dropped, plus the
-    /// number of calls of version 0.3.0 whose thread has not ended.
+    /// The number of started executions that have not ended, even if their handle was dropped. Includes the calls of
+    /// version 0.3.0 whose thread has not ended.
     pub started: u32,
     /// The number of all executions so far, ended or not, counted as in [`Quotas::executions`].
     pub executions: u64,

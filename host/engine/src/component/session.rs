@@ -340,7 +340,7 @@ struct SessionCalls {
 
 #[derive(Debug, Default)]
 struct SessionCallsState {
-    /// The key of the started execution whose end the component has not received, or of the call that has not returned.
+    /// The key of the call in progress, or of the started execution whose end the component has not received.
     stepped: Option<u64>,
     /// `true` while a call or a started execution is using the session.
     is_running: bool,
@@ -367,8 +367,8 @@ impl SessionCalls {
     }
 }
 
-/// A guard that marks the session as busy until the component has received or dropped the result of a call or the end
-/// of an execution.
+/// A guard that marks the session as busy until the component has received or dropped the result of the call or
+/// execution.
 #[derive(Debug)]
 pub(super) struct BusyGuard {
     steps: Arc<SessionCalls>,

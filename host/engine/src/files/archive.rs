@@ -144,8 +144,8 @@ fn refused(entry: &[u8], reason: &'static str) -> FilesError {
 }
 
 impl<'a, R: Read> Reader<'a, R> {
-    /// Creates a reader, which fails after `max_headers` headers, because an archive can contain an endless sequence of
-    /// headers without entries.
+    /// Creates a reader that fails after `max_headers` headers. An archive can contain an endless sequence of headers
+    /// without entries.
     fn new(archive: &'a mut Archive<R>, max_headers: u64) -> Result<Self, FilesError> {
         let entries = archive.entries().map_err(FilesError::io("read the archive"))?;
         Ok(Self { entries: entries.raw(true), headers_left: max_headers })

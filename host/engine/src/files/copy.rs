@@ -330,8 +330,8 @@ pub(super) struct TreeWriter<'v> {
     top: InodeId,
     if_exists: IfExists,
     action: &'static str,
-    /// The paths of the files and links created so far. A path that occurs twice is rejected, even if files may be
-    /// replaced, because readers of archives disagree on which of the two entries is valid.
+    /// The paths of the files and links created so far. A path that occurs twice is rejected even if files may be
+    /// replaced: readers of archives disagree on the valid entry.
     placed: BTreeSet<String>,
     buffer: Vec<u8>,
     pub(super) report: CopyReport,
@@ -379,8 +379,8 @@ impl<'v> TreeWriter<'v> {
         }
     }
 
-    /// Prepares a path for a new file or link: creates its missing ancestors, and removes an existing file or link if
-    /// it may be replaced.
+    /// Prepares a path for a new file or link. Creates its missing ancestors. Removes an existing file or link if it
+    /// may be replaced.
     fn claim(&mut self, path: &str) -> Result<(), FilesError> {
         let (dir, _) = path.rsplit_once('/').unwrap_or(("", path));
         self.directories(dir)?;

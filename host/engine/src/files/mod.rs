@@ -144,7 +144,6 @@ impl Files {
         Self(Snapshot::none())
     }
 
-    /// Returns a workspace's files.
     pub(crate) fn of(vfs: Vfs, root: Option<RootId>) -> Self {
         Self(Snapshot::new(vfs, root))
     }
@@ -243,6 +242,7 @@ impl Files {
     /// Owners are 0, and times are the modification times in seconds. Modes are 0644 for files, 0755 for directories
     /// and 0777 for links. Additional hard links to a file are written as hard links.
     ///
+    /// # Errors
     /// [`FilesError::Io`] if the writer fails or a file cannot be read. [`FileError::Refused`] if a host directory
     /// cannot be listed. The data written before the error is not a complete archive.
     pub fn export_tar(&self, writer: impl Write) -> Result<CopyReport, FilesError> {

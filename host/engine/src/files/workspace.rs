@@ -27,7 +27,7 @@ struct MountedDirectory {
 /// The JavaScript library, shared by all guests in the process.
 static SHARED_LIBRARY: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::new(Library(LazyLock::new(library))));
 
-/// The files with which each execution under a policy starts.
+/// The initial files of each execution under a policy.
 #[derive(Clone)]
 pub(crate) struct Workspace {
     /// The file system without the mounts of host directories. The mounts are added to each execution's clone, so that
@@ -35,8 +35,8 @@ pub(crate) struct Workspace {
     vfs: Vfs,
     /// The root of the in-memory workspace. `None` if the workspace is a host directory.
     root: Option<RootId>,
-    /// The guest directories that are neither the workspace nor mounts of the policy, with their roots: the JavaScript
-    /// library, the Python packages, the standard library and the scratch directory.
+    /// The guest directories that Glovebox itself provides, with their roots: the JavaScript library, the Python
+    /// packages, the standard library and the scratch directory.
     provided: Vec<(String, RootId)>,
     mounted: Vec<MountedDirectory>,
     pub(crate) path: Option<PathBuf>,
@@ -48,7 +48,6 @@ pub(crate) struct Workspace {
 pub(crate) struct Roots(pub(crate) Vec<(String, RootId)>);
 
 impl Roots {
-    /// Returns a guest's current roots.
     pub(crate) fn of(wasi: &Wasi) -> Self {
         Self(wasi.mounts().iter().map(|mount| (mount.path.clone(), mount.root)).collect())
     }
@@ -110,7 +109,7 @@ impl Workspace {
             }
             None => root = Some(vfs.add_root(Access::ReadWrite)),
         }
-        // A mount of the policy replaces the library or the scratch directory whose path it overlaps.
+        // A mount of the policy replaces the library or the scratch directory if their paths overlap.
         let is_free = |guest: &str| !policy.mounts.iter().any(|mount| paths_overlap(&mount.guest, guest));
         let library = is_free(LIBRARY_PATH).then(|| (LIBRARY_PATH.to_owned(), Arc::clone(&SHARED_LIBRARY)));
         let packages = packages.map(|packages| (PACKAGES_PATH.to_owned(), packages));

@@ -50,8 +50,8 @@ impl fmt::Debug for OpenNetwork {
 }
 
 impl OpenNetwork {
-    /// Creates a network from environment variables for scripts, such as the placeholders of secrets, and a function
-    /// that performs a request. The request and the response are JSON text in the format of the drivers in
+    /// Creates a network. `environment` contains environment variables for scripts, such as the placeholders of
+    /// secrets. `fetch` performs a request. The request and the response are JSON text in the format of the drivers in
     /// `glovebox-interpreters`.
     pub fn new(
         environment: BTreeMap<String, String>,
@@ -69,7 +69,7 @@ impl OpenNetwork {
     /// Performs a request for a script in another process. May block.
     ///
     /// # Errors
-    /// Fails if the request is invalid, if the policy does not allow it, if a limit is exceeded, or if there is no
+    /// Fails if the request is invalid or the policy does not allow it, if a limit is exceeded, or if there is no
     /// response.
     pub fn fetch(&self, call: RelayedCall, request: String) -> Result<String, ToolError> {
         (self.fetch)(&call.of(NETWORK_TOOL), request)

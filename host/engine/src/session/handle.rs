@@ -184,8 +184,7 @@ impl Session {
     }
 
     /// Starts [`run`](Self::run) on a new thread, for the caller to step through. See [`Started`]. Waits for the
-    /// session's turn as `run` does, and returns once the execution has the turn, so later calls to the session run
-    /// after the execution.
+    /// session's turn like `run`. Returns once the execution has the turn, so later calls to the session run after it.
     ///
     /// # Errors
     /// Fails like [`run`](Self::run), for errors that occur before the execution has the turn. [`Started::advance`]
@@ -408,7 +407,7 @@ impl Session {
         })
     }
 
-    /// Waits for the turn. `cancel_at` is the time of the request's automatic cancellation.
+    /// Waits for the turn. `cancel_at` is the time at which [`Request::cancel_after`] cancels the request.
     fn hold(
         &self,
         if_busy: IfBusy,

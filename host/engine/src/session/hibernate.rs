@@ -195,8 +195,8 @@ impl Sandbox {
     /// execution, start [`Suspended::request`] in the returned session. [`Suspended::fork`] restores and resumes
     /// several copies.
     ///
-    /// The generators of random numbers continue as in the suspended session, so two sessions restored from the same
-    /// execution draw the same random numbers from the interpreter's generators. Random bytes of the operating system
+    /// The random number generators continue as in the suspended session. Two sessions restored from the same execution
+    /// therefore draw the same random numbers from the interpreter's generators. Random bytes of the operating system
     /// (`os.urandom`, `secrets`, `crypto`) differ.
     ///
     /// [`ResumeOptions::key`] and [`ResumeOptions::bound_to`] are not used: [`Suspended::from_bytes`] checks the bytes.

@@ -20,7 +20,7 @@ use crate::{
 
 /// A workspace that several sessions read and write, in any language. Each execution sees the changes of earlier
 /// executions in the other sessions. Executions in the workspace run one at a time, in arrival order. The quotas of the
-/// sandbox that created the workspace apply to the sum of all sessions.
+/// sandbox that created the workspace apply to all sessions together.
 ///
 /// When a session is unwound, the files are restored to the start of the unwound execution, so earlier changes of other
 /// sessions remain. Changes that were committed to host directories also remain.

@@ -19,7 +19,8 @@ const FUEL: u64 = 1_000_000_000;
 /// The timeout of the query, which takes about 20 ms.
 const TIMEOUT_MS: u64 = 5_000;
 
-/// Maximum memory of a session that is copied for a query, in bytes. Copying more would take longer than the check.
+/// Maximum memory of a session that is copied for a query, in bytes. Copying more would take longer than the type
+/// check.
 const MAX_COPIED_BYTES: u64 = 128 << 20;
 
 /// Maximum number of variables. A session with more variables is not described.
@@ -43,7 +44,7 @@ pub struct SessionVariable {
     pub kind: VariableKind,
 }
 
-/// The description of a variable's value. All names are identifiers; those of modules and classes can have several
+/// The description of a variable's value. All names are identifiers. Names of modules and classes can have several
 /// parts, separated by dots. The session's scripts determine the names, so the names can be wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -104,8 +105,8 @@ pub struct KeywordParameter {
 
 impl Session {
     /// Returns the global variables of a Python session in the order of their names, for a type checker. Returns `None`
-    /// if they cannot be determined: if the session runs JavaScript, has ended, stays busy, has more than 2,000
-    /// variables or occupies more than 128 MiB, or if a limit on sessions prevents a copy.
+    /// for a JavaScript session, for a session that has ended or stays busy, and for a session that has more than 2,000
+    /// variables or occupies more than 128 MiB. Also returns `None` if a limit on sessions prevents a copy.
     ///
     /// Waits its turn like an execution. Guest code describes the variables in a copy of the session without tools,
     /// network or commits, so the session does not change.

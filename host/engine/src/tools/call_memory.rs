@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use super::{ReservedMemory, ToolMemory};
 
-/// A memory budget of the process that runs a handler, for processes that answer the calls of many scripts
+/// The memory budget of a process that answers the calls of many scripts
 /// ([`RelayedCall::budget`](super::RelayedCall::budget)).
 pub trait MemoryBudget: fmt::Debug + Send + Sync {
     /// Charges another `bytes` for the call. Returns `false`, and charges nothing, if the budget is exhausted. The

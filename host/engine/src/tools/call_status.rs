@@ -9,7 +9,7 @@ use super::{
     toolbox::{Answerer, Entry},
 };
 
-/// The state of a call: whether the execution still waits for its answer.
+/// The status of a call: running, pending, abandoned or over.
 #[derive(Debug)]
 pub(super) struct CallStatus {
     state: Mutex<CallPhase>,

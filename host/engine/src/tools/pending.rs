@@ -43,7 +43,7 @@ struct PendingState {
     /// The time before which [`PendingCalls::wait`] does not report the current wait ([`SETTLE_TIME`]).
     reported_from: Option<Instant>,
     has_ended: bool,
-    /// `true` if the caller decides about calls that need an approval.
+    /// `true` if the caller approves or denies the calls that need approval.
     is_approver: bool,
     /// The tasks to wake when the caller must act.
     wakers: Vec<Waker>,
@@ -99,12 +99,12 @@ impl PendingCalls {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets whether the caller decides about calls that need an approval. Default: `false`.
+    /// Sets whether the caller approves or denies the calls that need approval. Default: `false`.
     pub(crate) fn set_approver(&self, is_approver: bool) {
         self.state().is_approver = is_approver;
     }
 
-    /// Returns `true` if the caller approves or rejects the calls that need approval.
+    /// Returns `true` if the caller approves or denies the calls that need approval.
     pub(super) fn is_approver(&self) -> bool {
         self.state().is_approver
     }
@@ -210,7 +210,7 @@ impl PendingCalls {
     /// The guest receives all answers at the same time. Otherwise, its next steps and its fuel would depend on the
     /// number of answers that have arrived when it wakes up.
     pub(crate) fn answer(&self, answers: Vec<ToolAnswer>) {
-        // All calls of an execution have the same queue.
+        // All calls of an execution share one queue.
         let mut completed: Option<(Arc<CompletionQueue>, Vec<FinishedCall>)> = None;
         for ToolAnswer { id, answer } in answers {
             let Ok(index) = usize::try_from(id) else { continue };

@@ -97,8 +97,8 @@ impl Tool {
     /// result are JSON text. May block.
     ///
     /// # Errors
-    /// Fails with the handler's error, if the tool has no handler, or if the arguments of a handler for parsed JSON are
-    /// not JSON.
+    /// Fails with the handler's error. Also fails if the tool has no handler, or if a handler takes parsed JSON and the
+    /// arguments are not JSON.
     pub fn answer(&self, call: RelayedCall, arguments: String) -> Result<String, ToolError> {
         let call = call.of(&self.name);
         match &self.answerer {

@@ -349,7 +349,8 @@ enum CallWork {
     Checked(Arc<PendingCalls>, String),
 }
 
-/// Starts a call, on a new thread unless only its arguments must be checked and the check is quick.
+/// Starts a call on a new thread. If only the arguments must be checked and the check is quick, this thread checks them
+/// instead.
 pub(super) fn start(
     threads: &Arc<ToolThreads>,
     completions: &Arc<CompletionQueue>,
@@ -392,7 +393,7 @@ fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: CallJo
     let worked = worked.unwrap_or_else(panicked);
     let ended = completions.elapsed();
     let index = call.index;
-    // Releases the slot before the answer becomes visible, so that the slot is free when the caller sees the answer.
+    // Releases the slot first: it must be free when the caller sees the answer.
     drop(place);
     match worked {
         CallWork::Answered(answer) => {

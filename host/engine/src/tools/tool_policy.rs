@@ -55,10 +55,10 @@ pub struct ToolPolicy {
     /// A JSON Schema that the arguments must match in addition to the tool's own schema. Calls with other arguments
     /// fail with [`ToolErrorKind::InvalidArguments`]. Default: only the tool's own schema applies.
     ///
-    /// The rules of [`Tool::schema`](crate::Tool::schema) apply. References (`$ref`), `$id` and `null` are not allowed:
-    /// write `type = "null"` for the value `null`. The limits [`MAX_SCHEMA_DEPTH`](Self::MAX_SCHEMA_DEPTH),
-    /// [`MAX_SCHEMA_BYTES`](Self::MAX_SCHEMA_BYTES) and [`MAX_PATTERNS`](Self::MAX_PATTERNS) apply as well. The compiled
-    /// size of each regular expression is limited to 64 KiB.
+    /// The rules of [`Tool::schema`](crate::Tool::schema) apply. References (`$ref`), `$id` and `null` are not allowed.
+    /// For the value `null`, write `type = "null"`. The limits [`MAX_SCHEMA_DEPTH`](Self::MAX_SCHEMA_DEPTH),
+    /// [`MAX_SCHEMA_BYTES`](Self::MAX_SCHEMA_BYTES) and [`MAX_PATTERNS`](Self::MAX_PATTERNS) apply as well. The
+    /// compiled size of each regular expression is limited to 64 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
     /// The calls that need an approval. Default: none.
@@ -208,8 +208,8 @@ impl ToolRules {
     }
 }
 
-/// Rejects schemas that are nested too deeply or have no TOML form, and schemas that would have a different meaning as
-/// a part of a larger schema.
+/// Rejects schemas that are nested too deeply or have no TOML form. Also rejects schemas whose meaning would change as
+/// part of a larger schema.
 fn check_parts(schema: &Value, left: usize) -> Result<(), String> {
     if schema.is_null() {
         return Err(
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn depth_of_a_schema_has_a_maximum() {
-        // `const` is not a schema, so that only its depth is limited.
+        // The value of `const` is not a schema, so only its depth is limited.
         let nested = |depth: usize| json!({ "const": (1..depth).fold(json!(1), |inner, _| json!([inner])) });
         for (depth, fits) in [(63, true), (64, true), (65, false)] {
             let made = one(nested(depth));

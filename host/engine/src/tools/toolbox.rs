@@ -200,9 +200,9 @@ impl Entry {
         &self.abandoned
     }
 
-    /// Returns `true` if the caller answers the calls and a check of arguments with this length takes at most a few
-    /// milliseconds and little stack. A thread would cost more than the check. `rule_size` is the size of the policy's
-    /// schema ([`ToolRules::schema_size`]).
+    /// Returns `true` if arguments of this length can be checked on the guest's thread: the caller answers the calls,
+    /// and the check takes at most a few milliseconds and little stack. A thread would cost more than such a check.
+    /// `rule_size` is the size of the policy's schema ([`ToolRules::schema_size`]).
     pub(super) fn is_checked_at_once(&self, rule_size: Option<usize>, arguments_bytes: usize) -> bool {
         let size = self.schema_size.zip(rule_size).map(|(own, rule)| own.saturating_add(rule));
         let steps = size.map(|size| size.saturating_mul(arguments_bytes));

@@ -1,8 +1,8 @@
 //! Streams that the host buffers completely: files and saved sessions.
 //!
-//! The host has all bytes of a stream before the component receives the stream, so reading the stream cannot fail
-//! halfway. The host uses a stream that the component writes only after the stream has ended, so a component that stops
-//! halfway changes nothing. In both directions, the host charges the bytes to the quota while it holds them.
+//! The host has all bytes of a stream before the component receives the stream, so reading cannot fail halfway. The
+//! host uses bytes from the component only after the component's stream has ended. A component that stops halfway
+//! therefore changes nothing. In both directions, the host charges the bytes to the quota while it holds them.
 
 use std::{
     future::poll_fn,

@@ -202,7 +202,7 @@ impl HostStarted for SandboxCtx {
     }
 
     fn drop(&mut self, started: Resource<ConcurrentExecution>) -> wasmtime::Result<()> {
-        // Streams can outlive the handle.
+        // Streams can outlive the handle, so cancel the execution explicitly.
         let execution = self.check_present()?.take(started)?;
         execution.started().cancel();
         execution.leave_session();

@@ -15,7 +15,7 @@ use crate::{
     exec::platform::Budget,
 };
 
-/// A wait that is longer than any execution in these tests, but shorter than the timeout of a hanging test.
+/// A timeout that is longer than any execution in these tests, but shorter than the test runner's timeout.
 pub(super) const LONG_MS: u64 = 300_000;
 
 const ASKS: &str = "print(await tools.ask({q: 1}))";
@@ -451,7 +451,7 @@ fn components_cannot_use_foreign_handles() {
     needs(&mut one, &started, vec![]);
 }
 
-/// Sets a fuel budget in the request, like the quota of a component.
+/// The request has a fuel budget, as under a component's quota.
 #[test]
 fn suspension_charges_only_the_used_fuel() {
     const GRANTED: u64 = 1_000_000_000_000;

@@ -33,7 +33,7 @@ fn text_handler_results_are_checked_first() {
     let sizes = Tool::new("sizes", "").text_handler(|_, arguments| {
         let arguments: Value = serde_json::from_str(&arguments).unwrap();
         let length = usize::try_from(arguments["bytes"].as_u64().unwrap()).unwrap();
-        // The result is not JSON either, but its size is checked first.
+        // This result is not JSON, but its size is checked first.
         Ok("0".repeat(length - 1) + "1")
     });
     let mut guest = Guest::new(&[sizes], |limits| limits.tool_bytes = 1000);
