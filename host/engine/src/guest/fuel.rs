@@ -159,7 +159,7 @@ fn value<T: 'static>(store: impl AsContextMut<Data = T>, counter: Global) -> i64
     counter.get(store).i64().unwrap_or(-1)
 }
 
-/// Returns the remaining fuel. A counter below -1 has already used fuel of the reserve.
+/// Returns the remaining fuel. A counter below -1 means that the slice has already used fuel from the reserve.
 fn remaining(reserve: u64, counter: i64) -> u64 {
     reserve.saturating_add_signed(counter.saturating_add(1))
 }

@@ -144,7 +144,7 @@ pub(crate) enum Template {
         code: Code,
         /// A module that defines only the memory.
         memory: Module,
-        /// The image's values of the code's mutable globals, with their export names.
+        /// The code's mutable globals: their export names, and their values in the image.
         globals: Vec<(String, Val)>,
     },
 }

@@ -124,8 +124,8 @@ impl GuestMachine {
     /// Restores the memory from its image, page by page. `original` returns a page of the image. Returns the number of
     /// pages copied.
     ///
-    /// Returns `None` if the system does not expose the private pages, if there are more than `max` private pages, or
-    /// if a private page lies outside the image. In the last case, the memory may be partly restored.
+    /// Returns `None` if the system does not expose the private pages, or if there are more than `max` of them. Also
+    /// returns `None` if a private page lies outside the image. The memory may then be partly restored.
     pub(crate) fn restore_memory<'a>(
         &mut self,
         max: usize,

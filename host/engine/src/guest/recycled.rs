@@ -8,8 +8,8 @@
 //! changes them ([`rewrite::changes_only_memory_and_globals`]). The store receives a new [`GuestStoreData`].
 //!
 //! An instance is dropped if it was unwound, exited with `os._exit` or grew its memory. An instance is also dropped if
-//! restoring its private pages would take a long time compared with its script, and on systems without a page map.
-//! Without a pool, as in programs that run a single script, instances are not recycled.
+//! restoring it would take a long time compared with its script, and on systems without a page map. Without a pool, as in
+//! programs that run a single script, instances are not recycled.
 //!
 //! [`rewrite::changes_only_memory_and_globals`]: glovebox_runtimes::rewrite::changes_only_memory_and_globals
 //! [`GuestStoreData`]: crate::guest::recycled::GuestStoreData
@@ -198,8 +198,8 @@ pub(crate) const GUEST_STACK_BYTES: usize = 16 << 20;
 /// The additional stack for host functions when the guest has used its maximum, in bytes.
 const HOST_STACK_BYTES: usize = 1 << 20;
 
-/// Maximum number of idle stacks. Pages that a deep recursion touched stay resident, so idle stacks use at most 272
-/// MiB: 17 MiB for each stack that a guest used completely. Each additional concurrent guest needs a new mapping.
+/// Maximum number of idle stacks. Pages that a deep recursion touched stay resident. A stack that a guest used
+/// completely keeps 17 MiB, so idle stacks keep at most 272 MiB. Each additional concurrent guest needs a new mapping.
 const IDLE_COUNT: usize = 16;
 
 /// Reusable stacks of a known size, on which guests run.
@@ -233,11 +233,11 @@ impl StackPool {
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 1 << 16;
 
 /// The size of Wasmtime's heap for exceptions after a guest's first exception, in bytes. The heap grows again only if
-/// more exceptions are in use than fit into half of it.
+/// the exceptions in use need more than half of it.
 ///
-/// Like tables and stacks, these bytes are not charged to the script. Otherwise, only the first script in a recycled
-/// instance would be charged, and the memory usage would differ from that in the provider, which cannot measure its
-/// host's heap.
+/// These bytes are not charged to the script, like those of tables and stacks. If they were, only the first script in a
+/// recycled instance would be charged. The memory usage would also differ from that in a provider, which cannot
+/// measure its host's heap.
 const EXCEPTION_HEAP_BYTES: usize = 64 << 10;
 
 /// The state of a guest outside its WebAssembly instance.
@@ -259,8 +259,8 @@ impl GuestStoreData {
         Self { host, memory: None, fuel, parts, tables, has_exception_heap: false }
     }
 
-    /// Takes over an instance with its tables and `memory_bytes` of memory from other store data. Returns `false` if
-    /// the memory exceeds this data's memory limit.
+    /// Takes over an instance from other store data: its tables and `memory_bytes` of memory. Returns `false` if the
+    /// memory exceeds this data's memory limit.
     pub(crate) fn adopt(&mut self, other: &Self, memory_bytes: u64) -> bool {
         self.tables = other.tables;
         self.has_exception_heap = other.has_exception_heap;
@@ -331,8 +331,7 @@ impl ResourceLimiter for GuestLimiter {
 
 impl ResourceLimiter for GuestStoreData {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        // Allows the uncharged growth only once, because a custom binary can also have empty memories that grow to this
-        // size.
+        // Allow the uncharged growth only once: a custom binary can also have empty memories that grow to this size.
         let is_first = self.memory.is_some() && (current, desired) == (0, EXCEPTION_HEAP_BYTES);
         if is_first && !mem::replace(&mut self.has_exception_heap, true) {
             return Ok(true);

@@ -19,8 +19,8 @@ use super::{
     stage::{self, Stager},
 };
 
-/// The new and changed files and links of a commit: paths relative to the directory, and the states that the next
-/// commit compares with the host.
+/// The new and changed files and links of a commit: their relative paths, and the states that the next commit compares
+/// with the host.
 pub(crate) type WrittenFiles = Vec<(String, SourceStat)>;
 
 impl HostDirectory {
@@ -102,7 +102,7 @@ pub(super) fn prepare(
     }
     stager.finish()?;
     let (mut steps, written) = (std::mem::take(&mut stager.steps), std::mem::take(&mut stager.written));
-    // Check after staging, which can take a long time, so that little time passes between the check and the changes.
+    // Check after staging, which can take a long time, to keep the time between the check and the changes short.
     site.check(&steps)?;
     site.save_replaced(&mut steps)?;
     let inode = |folder: &Folder| {
@@ -115,7 +115,7 @@ pub(super) fn prepare(
 }
 
 /// Updates the reported states, because moving a file to its path changes the file's change time. If the host has
-/// changed a file in the meantime, the old state stays recorded, so that the next commit conflicts.
+/// changed a file in the meantime, keeps its old state, so that the next commit conflicts.
 fn update_states(site: &mut CommitSite<'_>, steps: &[JournalStep], written: &mut [(String, SourceStat)]) {
     let moved = steps.iter().filter_map(|step| match step {
         JournalStep::Create { path, new, .. } | JournalStep::Replace { path, new, .. } => Some((path.as_str(), new)),
@@ -144,9 +144,9 @@ fn discard(site: &CommitSite<'_>) {
     }
 }
 
-/// Maximum size of the tracked paths, in bytes. If the limit is exceeded, all paths are dropped. In that case, files
-/// that the session itself wrote conflict after a rollback, like files that other programs wrote. The limit is
-/// necessary because scripts choose how many files they write.
+/// Maximum size of the tracked paths, in bytes. If the limit is exceeded, all paths are dropped. After a rollback,
+/// files that the session itself wrote then conflict like files of other programs. The limit is necessary because
+/// scripts choose how many files they write.
 const MAX_PATH_BYTES: usize = 4 << 20;
 
 /// The state in which a session's commits left each path, back to the oldest checkpoint.
@@ -374,8 +374,8 @@ pub(super) fn sync_folders(top: &Folder) -> io::Result<()> {
     .map(|_| ())
 }
 
-/// The number of directory levels per handle that a walker holds open. Going back up in a deep tree takes at most
-/// `STRIDE` lookups, with at most [`MAX_DEPTH`] / `STRIDE` + 1 open descriptors.
+/// The number of directory levels for which a walker keeps one open handle. Going back up in a deep tree takes at most
+/// `STRIDE` lookups. At most [`MAX_DEPTH`] / `STRIDE` + 1 descriptors are open.
 const STRIDE: usize = 32;
 
 /// Maximum depth of a directory. With [`STRIDE`], a walker holds about 128 descriptors, far below the usual limit of

@@ -277,8 +277,8 @@ impl Folder {
         Ok(entries.map(|entry| entry.map(|entry| entry.file_name().into_string().ok())))
     }
 
-    /// Empties the directory. Removes files and links, and moves subdirectories into `trash` as `trash-<count>`, so
-    /// that deep trees are removed level by level.
+    /// Empties the directory. Removes files and links. Moves subdirectories into `trash` as `trash-<count>`, to remove
+    /// deep trees level by level.
     pub(super) fn empty_into(&self, trash: &Self, count: &mut u64) -> io::Result<()> {
         for entry in self.dir.entries()? {
             let entry = entry?;
@@ -293,8 +293,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Fails if this process certainly has no permission to look up and list entries or, with `writing`, to change
-    /// them. Succeeds if the system cannot tell. In that case, the operations themselves fail later.
+    /// Fails if this process may not look up and list entries or, with `writing`, change them. Succeeds if the system
+    /// cannot tell. In that case, the operations themselves fail later.
     pub(super) fn check_access(&self, writing: bool) -> io::Result<()> {
         use rustix::fs::{Access, AtFlags};
         use rustix::io::Errno;

@@ -25,7 +25,7 @@ use super::{
 pub struct Recovery {
     /// Commits that had a journal and were finished.
     pub finished_count: u64,
-    /// Commits that were undone, because the host had changed a file or because the undo had begun before the crash.
+    /// Commits that were undone, because the host had changed a file, or because a crash interrupted the undo.
     pub undone_count: u64,
     /// Commits without a journal, whose private files were removed. These commits had not changed anything yet, or had
     /// already ended.

@@ -1,7 +1,7 @@
 //! Carries out the steps of a journal. The `journal` module reverts them.
 //!
-//! The contents of the private directory show whether a step was carried out, so each function here can be interrupted
-//! at any point and called again.
+//! The contents of the private directory show whether a step was carried out. Each function here can therefore be
+//! interrupted at any point and called again.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -61,8 +61,8 @@ impl<'a> CommitSite<'a> {
         }
     }
 
-    /// Like [`find`](Self::find), but treats the entry as absent if a file or link, for example from a later step, has
-    /// replaced a parent directory.
+    /// Like [`find`](Self::find), but treats the entry as absent if a file or link has replaced a parent directory, for
+    /// example in a later step.
     pub(super) fn find_loosely(&mut self, path: &str) -> Result<EntryAt, MountError> {
         match self.find(path) {
             Err(MountError::Conflict { .. }) => Ok(EntryAt::Nothing),

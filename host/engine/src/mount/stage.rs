@@ -145,8 +145,8 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
         }
     }
 
-    /// Returns the index of the step that creates the new tree around `path`, and the names from the tree's top to the
-    /// parent directory of `path`.
+    /// Returns the index of the step that creates the new tree around `path`. Also returns the names from the tree's
+    /// top to the parent directory of `path`.
     fn tree_of(&self, path: &'p str) -> Option<(usize, Vec<&'p str>)> {
         path.match_indices('/').find_map(|(at, _)| {
             let (top, rest) = path.split_at_checked(at)?;

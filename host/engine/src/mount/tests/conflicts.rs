@@ -7,7 +7,7 @@ use tempfile::tempdir;
 use super::super::{Collision, MountError};
 use super::*;
 
-/// Shows the sample to a guest, applies a change on the host, and asserts that the commit fails and leaves the host's
+/// Shows the sample to a guest and applies a change on the host. Asserts that the commit fails and leaves the host's
 /// state unchanged.
 fn refused(path: &str, expected: Collision, change: impl FnOnce(&Path)) {
     let dir = tempdir().unwrap();

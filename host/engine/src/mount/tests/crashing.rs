@@ -287,8 +287,8 @@ fn a_deep_private_tree_is_removed_without_recursion() {
 /// The environment variable that passes the directory to the child process of the kill test.
 const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_COMMIT_LOOP";
 
-/// The number of files that each commit of the child process changes, and the number of files in the tree that it
-/// creates or removes.
+/// The number of files that each commit of the child process changes. Also the number of files in the tree that each
+/// commit creates or removes.
 const FILES: usize = 6;
 
 /// Commits in a loop until the process is killed. This is not a test: the kill test runs it in a child process.
