@@ -25,7 +25,7 @@ const RUN: [&str; 2] = ["wasi:cli/run@0.2.", "wasi:cli/run@0.3."];
 /// Prefixes of the supported WASI 0.2 interfaces. Imports of other `wasi:` interfaces are reported as missing.
 const WASI: [&str; 6] = ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 
-/// The prefix of the sandbox interfaces of version 0.2, which applications can import in addition to WASI.
+/// The prefix of the sandbox interfaces of version 0.2. Applications can import them in addition to WASI.
 const SANDBOX: &str = "glovebox:sandbox/";
 
 /// Prefixes of the asynchronous sandbox interfaces. Any patch version matches.
@@ -99,11 +99,11 @@ impl Applications {
         self
     }
 
-    /// Loads a component of at most 512 MiB from a file, and compiles it if it is not cached.
+    /// Loads a component of at most 512 MiB from a file. Compiles the component if it is not cached.
     ///
     /// # Errors
-    /// Fails if the file cannot be read or is too large, is not a component, is rejected before compilation, or cannot
-    /// be compiled.
+    /// Fails if the file cannot be read, is too large or is not a component. Also fails if the component is rejected
+    /// before compilation, or cannot be compiled.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Application, LoadError> {
         let (name, bytes) = read(path.as_ref())?;
         self.load_bytes(name, &bytes)
@@ -162,8 +162,8 @@ fn wasi<S: Send + 'static>(name: &str, component: &Component) -> Result<Linker<S
     Ok(linker)
 }
 
-/// Links a component. `provided` lists the prefixes of the interfaces in `linker`, so that an error can name the
-/// missing import.
+/// Links a component. `provided` lists the prefixes of the interfaces in `linker`, for an error that names the missing
+/// import.
 fn link<S: Send + 'static>(
     name: &str,
     linker: &Linker<StoreState<S>>,
@@ -245,8 +245,8 @@ impl Application {
     /// optional arguments and optional record fields can be omitted.
     ///
     /// # Errors
-    /// Fails if `call` is not a call in WAVE, no export or several exports have the name, or the arguments do not match
-    /// the signature. Also fails like [`run`](Self::run), except that the component need not be a command.
+    /// Fails if `call` is not a call in WAVE, if its name matches no export or several exports, or if its arguments do
+    /// not match the signature. Also fails like [`run`](Self::run), except that the component need not be a command.
     pub fn invoke(&self, call: &str, host: &SandboxHost, config: &AppConfig) -> Result<AppReport, InvokeError> {
         let call = run::parse(&self.name, &self.exports, call)?;
         Ok(app_report(self.call(host, config, call)?, |value| value.to_wave().ok()))

@@ -1,7 +1,7 @@
 //! Compilation in child processes, which are killed when they exceed their limits.
 //!
-//! A component's size does not bound its compilation cost: a few kilobytes can keep Wasmtime's validator and Cranelift
-//! busy for hours, or exhaust the memory. The preflight check rejects the known cases; this module limits all others.
+//! A component's size does not bound its compilation cost. A few kilobytes can keep Wasmtime's validator and Cranelift
+//! busy for hours, or exhaust the memory. The preflight check rejects the known cases. This module limits all others.
 
 use std::{
     ffi::OsString,
@@ -209,8 +209,8 @@ fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Res
     io::stdout().write_all(&made).map_err(failed)
 }
 
-/// Ends this process when the parent closes the pipe to standard input, which the kernel does if the parent is killed.
-/// Otherwise, an orphaned compilation would continue until it reaches its own limits.
+/// Ends this process when the parent closes the pipe to standard input. The kernel closes the pipe if the parent is
+/// killed. Otherwise, an orphaned compilation would continue until it reaches its own limits.
 fn end_with_parent() -> io::Result<()> {
     let watch = || {
         let _ = io::stdin().read(&mut [0]);
@@ -222,12 +222,12 @@ fn end_with_parent() -> io::Result<()> {
 /// Maximum WebAssembly stack in bytes: twice Wasmtime's default, for interpreters that are compiled to components.
 const WASM_STACK_BYTES: usize = 1 << 20;
 
-/// The stack size of an application's fiber in bytes. The space beyond `WASM_STACK_BYTES` is for host functions, some
-/// of which convert whole policies. The sandbox runs guests on separate stacks.
+/// The stack size of an application's fiber in bytes. The space beyond `WASM_STACK_BYTES` is for host functions, which
+/// can convert whole policies. The sandbox runs guests on separate stacks.
 const FIBER_STACK_BYTES: usize = 4 << 20;
 
-/// Creates an engine for applications, with fuel, epochs, and exceptions, which composed providers use to unwind. With
-/// `is_concurrent`, components can have asynchronous functions, which only version 0.3.0 of the contract contains.
+/// Creates an engine for applications, with fuel, epochs and exceptions. Composed providers unwind with exceptions.
+/// With `is_concurrent`, components can have asynchronous functions, as in version 0.3.0 of the contract.
 pub(crate) fn wasmtime_engine(is_concurrent: bool) -> wasmtime::Result<Engine> {
     let mut config = Config::new();
     config

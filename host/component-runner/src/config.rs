@@ -94,7 +94,7 @@ impl Input {
     }
 }
 
-/// Limits on one run of an application. They apply to the component's own code; its scripts have the limits of the
+/// Limits on one run of an application. They apply to the component's own code. Its scripts have the limits of the
 /// sandbox. Every limit is finite.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -107,7 +107,7 @@ pub struct AppLimits {
     /// instance data. The instance data contains globals, segments and function references, and takes at least a few
     /// kilobytes.
     ///
-    /// `memory.grow` beyond the limit returns -1, as WebAssembly specifies; most programs then trap. A component whose
+    /// `memory.grow` beyond the limit returns -1, as WebAssembly specifies. Most programs then trap. A component whose
     /// instances alone exceed the limit does not start. Default: 512 MiB.
     pub memory_bytes: u64,
     /// Maximum wall-clock time from the start, in milliseconds, including waits and scripts. Default: 600,000 (ten
@@ -126,7 +126,7 @@ pub struct AppLimits {
     /// Maximum number of open WASI resources: files, directories, streams, sockets and timers. Exceeding the limit
     /// traps. Default: 512, so that an application cannot use up this process's file descriptors.
     pub wasi_handles: usize,
-    /// Maximum size in bytes of the values that one call can pass to the host, or one export can return, in their host
+    /// Maximum size of the values in one call to the host, or in the result of one export, in bytes of their host
     /// representation. Exceeding the limit traps. Default: 32 MiB.
     pub lift_bytes: usize,
 }

@@ -35,10 +35,10 @@
 //!
 //! # Compilation cost
 //!
-//! A component is rejected before Wasmtime reads it if compiling it would cost far more than its size suggests;
+//! A component is rejected before Wasmtime reads it if compiling it would cost far more than its size suggests.
 //! [`LoadError::Excess`] lists the limits. The check counts instances, canonical ABI functions, and the items passed
-//! between them exactly as Wasmtime would instantiate them, including arguments and closures. The initial table size is
-//! limited as well.
+//! between them. The counts are those of Wasmtime's own instantiation, including arguments and closures. The initial
+//! table size is limited as well.
 //!
 //! The check limits the size of the compiled component, but not the time that Cranelift and the validator need.
 //! Measurements on two cores, for files that pass the check:
@@ -54,7 +54,7 @@
 //! | 900 instances whose arguments have types with 2^17 parts | 51 KB | 22 s | 140 MB |
 //! | 200,000 globals that reference a function | 1 MB | none: Cranelift panics | |
 //!
-//! The size of a file, and the numbers of its items, do not predict this cost. Compile untrusted components in a child
+//! The size of a file and the number of its items do not predict this cost. Compile untrusted components in a child
 //! process with memory and time limits: see [`Compiler`]. A compiled component is at most 1 GiB long.
 //!
 //! # Not protected

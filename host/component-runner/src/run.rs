@@ -30,7 +30,7 @@ use crate::{
     watch::{MonitorOutcome, RunningThread, StopReason, Watch},
 };
 
-/// Maximum time for a stopped run to end, in addition to the soft-limit reserve of its scripts. A run needs that long
+/// Maximum time for a stopped run to end, in addition to the soft-limit reserve of its scripts. A run needs this time
 /// only if its thread blocks in a write to a pipe that no process reads.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -201,7 +201,7 @@ async fn enter<S: Send + 'static>(
     Ok(results)
 }
 
-/// Maximum length of a displayed signature in bytes. The text of the types in a small component can take megabytes.
+/// Maximum length of a displayed signature in bytes. The types in a small component can take megabytes as text.
 const SIGNATURE_BYTES: usize = 400;
 
 /// A function that a component exports.

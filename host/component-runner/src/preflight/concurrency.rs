@@ -4,9 +4,9 @@ use wasmparser::{CanonicalFunction, CanonicalOption, Parser, Payload};
 
 /// Returns `true` if a component, or a component nested in it, uses asynchronous calls or an interface of version 0.3.
 ///
-/// Does not read types, because reading nested types is recursive. A component with asynchronous function types but
-/// only synchronous calls is therefore not detected, unless one of its interfaces has version 0.3. Malformed input ends
-/// the search, because Wasmtime rejects it later.
+/// Does not read types, because reading nested types is recursive. Therefore does not detect asynchronous function
+/// types without asynchronous calls, unless an interface has version 0.3. Malformed input ends the search, because
+/// Wasmtime rejects it later.
 pub(crate) fn is_concurrent(component: &[u8]) -> bool {
     Parser::new(0).parse_all(component).map_while(Result::ok).any(|payload| match payload {
         Payload::ComponentImportSection(imports) => {

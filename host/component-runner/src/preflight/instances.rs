@@ -1,7 +1,7 @@
 //! Simulates a component's instantiation as Wasmtime performs it during compilation, but only counts items.
 //!
-//! The simulation tracks arguments and captured items exactly as Wasmtime does, so the counts are exact. It does not
-//! validate the component: an inconsistency ends the count, and the component is rejected.
+//! The simulation tracks arguments and captured items exactly as Wasmtime does, so the counts are exact. The simulation
+//! does not validate the component. An inconsistency ends the count, and the component is rejected.
 
 use std::{collections::HashMap, rc::Rc};
 
@@ -25,7 +25,7 @@ const ADAPTER_BYTES: u64 = 1_024;
 const RESOURCE_BYTES: u64 = 64;
 
 /// An item of a component during instantiation. Its weight is the number of items that Wasmtime copies when it passes
-/// the item to another instance; the simulation shares the items instead.
+/// the item to another instance. The simulation shares the items instead.
 #[derive(Clone, Debug)]
 enum Value<'a> {
     /// A function that the host provides, with its nesting depth in host instances.
@@ -160,8 +160,8 @@ fn add(sum: &mut u64, more: u64, max: u64, refusal: Refusal) -> Result<(), Refus
 
 struct Machine<'d, 'a> {
     definitions: &'d Definitions<'a>,
-    /// Includes the scopes of components that are already instantiated: their nested components may be instantiated
-    /// later.
+    /// Includes the scopes of components that are already instantiated, because their nested components may be
+    /// instantiated later.
     scopes: Vec<Scope<'a>>,
     frames: Vec<Frame<'d, 'a>>,
     count: Count,

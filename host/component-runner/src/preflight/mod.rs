@@ -35,7 +35,7 @@ pub(crate) fn check(component: &[u8]) -> Result<u64, Refusal> {
 /// the modules that their toolchains add.
 const MAX_PARTS: usize = 1_000;
 
-/// Maximum number of nested component and instance types in one section. Real types nest two levels deep; the
+/// Maximum number of nested component and instance types in one section. Real types nest two levels deep. The
 /// compilation stack suffices for more than 10,000 levels.
 const MAX_TYPES: usize = 1_000;
 
@@ -110,8 +110,7 @@ const TYPE_WITHIN: [[u8; 2]; 2] = [[0x01, 0x41], [0x01, 0x42]];
 /// Checks the numbers of modules, components and nested types. Malformed input ends the check without an error:
 /// [`Definitions::read`] stops at the same offset and reports the reason.
 ///
-/// Sections have the same format in nested components and in the outermost component, so the check need not track
-/// nesting.
+/// Nested components have the same section format as the outermost component, so the check need not track nesting.
 fn check_headers(component: &[u8]) -> Result<(), Refusal> {
     let mut parts = 0;
     let mut rest = component.get(PREAMBLE_BYTES..).unwrap_or_default();
