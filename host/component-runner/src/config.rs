@@ -28,7 +28,7 @@ pub struct AppConfig {
     pub stdout: Output,
     /// Standard error. Default: discarded.
     pub stderr: Output,
-    /// The token that stops the run from another thread, including the component's waits and its scripts.
+    /// The token that stops the run from another thread. Also interrupts the component's waits and cancels its scripts.
     pub cancel: CancelToken,
 }
 

@@ -212,8 +212,8 @@ pub(crate) struct SessionScope {
     pub(crate) call: CallToken,
 }
 
-/// The token that cancels guest code of one call into a session: access to a variable, or exit handlers. The token is a
-/// child of the session's token, and does not cancel a rollback.
+/// The token of one call into a session. Cancels guest code that accesses a variable or runs exit handlers, but not a
+/// rollback. The token is a child of the session's token.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CallToken(Arc<Mutex<Option<CancelToken>>>);
 

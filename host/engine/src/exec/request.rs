@@ -234,10 +234,10 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Sets whether the execution can be suspended: [`Started::suspend`](crate::Started::suspend) then turns it into
-    /// bytes while it waits for the caller's answers. Default: `false`. Requires `start` and a prepared runtime. In a
-    /// session, the state of the session before the execution is saved, which takes a few hundred microseconds. The
-    /// saved state counts towards `limits.session_total_bytes` until the execution has ended.
+    /// Sets whether [`Started::suspend`](crate::Started::suspend) can suspend the execution while it waits for the
+    /// caller's answers. Default: `false`. Requires `start` and a prepared runtime. In a session, the session's state
+    /// is saved first, which takes a few hundred microseconds. The saved state counts towards
+    /// `limits.session_total_bytes` until the execution has ended.
     ///
     /// A suspendable execution keeps a journal of the script's inputs: tool answers, times, random numbers and streamed
     /// standard input. If the journal exceeds `limits.journal_bytes` (1 MiB by default), the execution continues, but

@@ -174,7 +174,7 @@ impl<'a> PreparedRequest<'a> {
             suspension: self.options.suspension.clone(),
             progress: None,
         };
-        // The clock of a resumed execution continues.
+        // The clock of a resumed execution continues from its suspension.
         let before = self.options.replay.as_ref().map_or(Duration::ZERO, |suspended| suspended.elapsed());
         let ctx = platform.begin_at(Stopwatch(Instant::now()).started_earlier(before), limits.timeout());
         let ctx = match &self.translation {

@@ -52,8 +52,9 @@ pub struct ToolRequest {
     /// The arguments: text of a JSON object that matches the tool's schema, at most `limits.tool_bytes`.
     pub arguments: String,
     /// `true` if the policy requires an approval for the call ([`ToolPolicy::approve`](crate::ToolPolicy::approve)). If
-    /// the tool has a handler, the engine has not called it: answer with its result ([`Tool::answer`](crate::Tool::answer)),
-    /// or refuse the call with [`ToolErrorKind::Denied`](crate::ToolErrorKind::Denied).
+    /// the tool has a handler, the engine has not called it. Answer with the handler's result
+    /// ([`Tool::answer`](crate::Tool::answer)), or refuse the call with
+    /// [`ToolErrorKind::Denied`](crate::ToolErrorKind::Denied).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approve: bool,
 }
@@ -375,8 +376,7 @@ impl Started {
             .unwrap_or_default()
     }
 
-    /// Returns `true` once the execution has ended, with a result or with an error, which [`advance`](Self::advance)
-    /// returns.
+    /// Returns `true` once the execution has ended. [`advance`](Self::advance) then returns its result or its error.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.shared.end.get().is_some()

@@ -202,7 +202,7 @@ const PREVIEW1: &str = "wasi_snapshot_preview1";
 /// A WASI call's view of the guest memory and the host.
 type CallHost<'a> = glovebox_core::CallHost<'a, [u8], EnginePlatform>;
 
-/// Runs `work` with a guest's WASI state, its memory and the host. Subtracts the fuel that `work` charges from the
+/// Runs `work` with the WASI state, the memory and the host of a guest. Subtracts the fuel that `work` charges from the
 /// store's fuel.
 pub(crate) fn with_wasi<R>(
     mut store: impl AsContextMut<Data = GuestStoreData>,

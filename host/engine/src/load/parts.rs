@@ -61,7 +61,7 @@ pub(crate) struct Parts {
 /// A loaded part of the split module.
 struct Part {
     module: Module,
-    /// For each import of the part, the index of the part that exports the item, and the export.
+    /// For each import: the index of the part that exports the item, and the export.
     imports: Vec<(usize, ModuleExport)>,
 }
 

@@ -41,8 +41,8 @@ impl FairLock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the lock if it is free and no thread waits for it. Otherwise waits until `end` or until cancellation, or
-    /// fails with the error of `busy` if there is no `end`.
+    /// Takes the lock if it is free and no thread waits for it. Otherwise waits for the lock until `end` or until
+    /// cancellation. Without an `end`, fails with the error of `busy` instead of waiting.
     pub(super) fn enter(
         &self,
         end: Option<Instant>,

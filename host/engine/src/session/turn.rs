@@ -63,7 +63,7 @@ impl SessionTurn<'_> {
             let executed = executed?;
             if let Some(whole) = executed.committed.all_committed() {
                 backend.committed(whole, history);
-                // Commits to host directories remain, even if the guest is lost later.
+                // Later rollbacks must keep the files that were committed to host directories.
                 backend.keep_files(guest);
             }
             let after = executed.after;

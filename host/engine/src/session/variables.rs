@@ -136,7 +136,7 @@ impl Session {
     }
 }
 
-/// Parses the answer of the query, which is untrusted.
+/// Parses the query's untrusted answer.
 fn parse(json: &str) -> Option<Vec<SessionVariable>> {
     SessionVariable::checked(serde_json::from_str(json).ok()?)
 }

@@ -1,5 +1,4 @@
-//! Tracks whether an execution still waits for a call's answer, and whether a started execution's guest waits for the
-//! caller.
+//! Tracks the status of each call. Also tracks whether the guest of a started execution waits for the caller.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
 

@@ -378,8 +378,7 @@ pub(super) fn start(
 fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: CallJob, place: ThreadPermit) {
     let CallJob { call, entry, rules, arguments, text, held, max_bytes, pending, .. } = job;
     let approve = rules.needs_approval(&call.name);
-    // Catch a panic in the handler. The panic hook has already reported the panic, and an error is raised in the
-    // script.
+    // Catch a panic in the handler. The panic hook has already reported the panic. The script receives an error.
     let worked = panic::catch_unwind(AssertUnwindSafe(|| {
         let checked = entry.checked.check(&arguments).and_then(|()| rules.check(&call.name, &arguments));
         match checked {

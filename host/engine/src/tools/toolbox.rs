@@ -280,11 +280,11 @@ pub(crate) type TextHandler = Arc<dyn Fn(&ToolCall, String) -> Result<String, To
 /// In Python, call it as `tools.add(1, b=2)`, in JavaScript as `await tools.add({a: 1, b: 2})`.
 ///
 /// Each call runs on its own thread, and several calls can run concurrently, so handlers may block. A handler receives
-/// a deadline, and a token that is cancelled when the execution no longer waits for its result. A handler that ignores
-/// the deadline and the token is abandoned: the execution continues without the result, and the call's thread ends when
-/// the handler returns. If 16 calls of a session, or 64 calls to a tool, are abandoned and have not returned, further
-/// calls of the session or to the tool are refused. All executions outside sessions count as one session. A panic in a
-/// handler raises `ToolError` in the script.
+/// a deadline and a token. The token is cancelled when the execution no longer waits for the handler's result. A
+/// handler that ignores the deadline and the token is abandoned: the execution continues without the result, and the
+/// call's thread ends when the handler returns. If 16 abandoned calls of a session, or 64 abandoned calls to a tool,
+/// are still running, further calls of the session or to the tool are refused. All executions outside sessions count
+/// as one session. A panic in a handler raises `ToolError` in the script.
 ///
 /// For asynchronous code, clone the runtime's handle into the closure and block on it, as in
 /// `move |_, arguments| handle.block_on(fetch(arguments))`. Blocking is allowed because the thread does not belong to
@@ -335,12 +335,12 @@ impl Tool {
         }
     }
 
-    /// Sets the JSON Schema of the arguments, which are an object with the named arguments as properties. Default: any
-    /// object. Arguments are validated before the handler is called.
+    /// Sets the JSON Schema of the arguments object, whose properties are the named arguments. Default: any object.
+    /// Arguments are validated before the handler is called.
     ///
-    /// Positional arguments are assigned to the properties in `required` in order, then to the other properties by
-    /// name. Regular expressions (`pattern`) must be matchable in linear time, that is, without look-around and
-    /// back-references. A `$ref` must be `#` or `#/…`, a reference within the schema.
+    /// Positional arguments are assigned to the properties in `required` in order, then to the other properties in
+    /// alphabetical order. Regular expressions (`pattern`) must not contain look-around or back-references, because
+    /// matching must take linear time. A `$ref` must be `#` or `#/…`, a reference within the schema.
     ///
     /// The cost of validation is bounded, because validation cannot be interrupted. A schema can contain at most 1,000
     /// subschemas and 64 regular expressions. At most 32 nested subschemas can apply to one value. If several

@@ -103,7 +103,7 @@ async fn start<T: Send + 'static>(
     begin: impl FnOnce(&mut Call) -> Result<ConcurrentExecution, SandboxFailure> + Send + 'static,
 ) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
     let handle = call.caller.meter.take(QuotaUse::Handle)?;
-    // If this future is dropped, the thread cancels the execution by dropping it.
+    // If this future is dropped, the thread drops the execution, which cancels it.
     let execution = call.run(move |call, _| begin(call)).await?;
     accessor.with(|mut access| access.get().check_present()?.put(handle, execution))
 }

@@ -116,7 +116,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         request.check_in_session()?;
         let (call, handle) = begin(accessor, &session, request_bytes(&request))?.with_handle()?;
         let until_end = call.second_guard();
-        // If this future is dropped, the thread cancels the execution by dropping it.
+        // If this future is dropped, the thread drops the execution, which cancels it.
         let started = call.run_busy(move |call, UsedSession { resource, running }, _| {
             let share = match call.started.take() {
                 Some(share) => share,

@@ -215,7 +215,7 @@ fn quotas_of_components_are_independent() {
 
 #[test]
 fn a_dropped_context_frees_its_sessions() {
-    // A separate engine, so that other tests do not change its session count.
+    // Use a separate engine, because other tests change the session count of the shared engine.
     let cache_dir = Some(engine().cache_dir().to_path_buf());
     let lone = Engine::new(EngineConfig { cache_dir, pool: None, ..EngineConfig::default() }).unwrap();
     let mut policy = crate::Policy::default();

@@ -31,7 +31,7 @@ const FORMAT: SealedFormat = SealedFormat {
     bound_to: "recorded execution",
 };
 
-/// Maximum size of the tools' definitions in bytes: the maximum size of the list of tools that scripts read.
+/// Maximum size of the tool definitions in bytes, equal to the limit on the list of tools that scripts read.
 const MAX_TOOLS_BYTES: usize = 1 << 20;
 
 /// The limits that can differ when an execution is replayed. The time limits do not affect the results of a replay that

@@ -1,7 +1,7 @@
 //! Typed declarations of tools: a Python stub or TypeScript declarations.
 //!
-//! Schemas, names and descriptions can come from untrusted servers. They are bounded in number, depth and size, and
-//! escaped, so that every declaration is valid source text.
+//! Schemas, names and descriptions can come from untrusted servers. Their number, depth and size are limited. Their
+//! text is escaped, so every declaration is valid source text.
 //!
 //! | file | content |
 //! |---|---|

@@ -234,7 +234,7 @@ fn number_of_object_types_is_limited() {
 
 #[test]
 fn number_of_schemas_is_limited() {
-    // Each level doubles the number of references: without a limit, there are 2^50 of them.
+    // Each level doubles the number of references. Without a limit, there would be 2^50 of them.
     let mut definitions = Map::new();
     for level in 0..50 {
         let next = json!({ "$ref": format!("#/$defs/d{}", level + 1) });

@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 use super::one_line;
 use crate::Tool;
 
-/// Maximum number of schemas and literals that are translated for one tool. A schema counts for each reference to it.
+/// Maximum number of schemas and literals that are translated for one tool. A schema counts once for each reference to
+/// it.
 pub(super) const MAX_PARTS: usize = 2_000;
 
 /// Maximum nesting depth of a type. The members of an object start at depth 0 again, because the object has its own
@@ -205,7 +206,8 @@ impl<'a> Builder<'a> {
                 continue;
             }
             let kinds = schemas.iter().map(|schema| self.kind(schema, name, depth + 1)).collect();
-            // If the alternatives have no type, for example because each contains only `required`, use `type` below.
+            // If the alternatives have no type, for example because each contains only `required`, use the schema's
+            // `type`.
             match union(kinds) {
                 Type::Any => {}
                 kind => return kind,
