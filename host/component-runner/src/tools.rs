@@ -186,7 +186,7 @@ impl Provider {
             }
             Err(error) => {
                 tracing::warn!(tool = call.name, component = self.name, "{error}");
-                return Err(format!("tool `{}` cannot be called; the host's log contains the reason", call.name).into());
+                return Err(format!("tool `{}` cannot be called; see the host's log", call.name).into());
             }
         };
         match returned {

@@ -100,7 +100,7 @@ pub enum MountError {
         path: String,
     },
     /// The path is not a relative path below the directory.
-    #[error("`{path}` is not a path below the directory; use names without `..`, `/` at either end or NUL bytes", path = escaped(.path))]
+    #[error("`{path}` is not a path below the directory; use a relative path without `..`, a NUL byte or a trailing `/`", path = escaped(.path))]
     InvalidPath {
         /// The invalid path.
         path: String,
