@@ -213,8 +213,8 @@ impl Module {
         }
     }
 
-    /// Counts the bytes of a section that can be a `ref.func`: an upper bound on the function references in its
-    /// constant expressions.
+    /// Counts the bytes of a section that can be the opcode `ref.func`: an upper bound on the function references in
+    /// its constant expressions.
     fn refer_in(&mut self, section: Option<&[u8]>) {
         let named = section.unwrap_or_default().iter().filter(|byte| **byte == REF_FUNC).count();
         self.referred = self.referred.saturating_add(u64::try_from(named).unwrap_or(u64::MAX));

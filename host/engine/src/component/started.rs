@@ -364,7 +364,7 @@ impl RetainedResults {
     }
 }
 
-/// Clears the fields that can be large, except the output and the files, so that the result fits in the share for the
+/// Clears all fields that can be large, except the output and the files. The result then fits in the share for the
 /// output.
 fn empty(execution: &mut Execution) {
     let Execution {

@@ -83,7 +83,7 @@ impl Network for OpenNetwork {
 }
 
 impl Engine {
-    /// Opens the network for a policy, for a process that performs the requests of scripts in other processes.
+    /// Opens the network for a policy. Intended for a process that performs the requests of scripts in other processes.
     ///
     /// # Errors
     /// Fails like [`Network::open`], or if [`EngineConfig::network`](crate::EngineConfig::network) is not set.

@@ -291,7 +291,7 @@ impl Sandbox {
         };
         let mut limits = policy.limits.clone();
         if policy.network.is_on() {
-            // Messages other than network requests are checked against their own limit when they are read.
+            // The limit must allow network messages. Other messages are checked against their own limit when they are read.
             limits.tool_bytes = limits.tool_bytes.max(policy.network.message_bytes());
         }
         let world = GuestWorld {

@@ -35,8 +35,8 @@ struct SuspensionState {
     /// The maximum size of the unanswered calls of the requested suspension.
     max_calls_bytes: usize,
     result: Option<Result<Recording, SuspendError>>,
-    /// The state of the session before the execution, until the state is serialized or the execution ends without being
-    /// suspended.
+    /// The session's state before the execution. Taken when the state is serialized, or when the execution ends without
+    /// a suspension.
     before: Option<StateBefore>,
     /// `true` while the execution's thread prepares the result.
     is_in_progress: bool,

@@ -134,7 +134,7 @@ struct Builder<'a> {
     parts_left: usize,
     /// The schemas of object types, with the types' names.
     found: Vec<(&'a Value, String)>,
-    /// Indices in `found` by address, so that a schema with several references is one type.
+    /// Indices in `found` by address, so that all references to a schema share one type.
     index: HashMap<*const Value, usize>,
 }
 
