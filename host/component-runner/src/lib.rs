@@ -18,8 +18,8 @@
 //! Main types:
 //!
 //! * [`Applications`]: loads components, compiled once and stored in the engine's cache.
-//! * [`Application`]: a component that may import `glovebox:sandbox`, in version 0.2.0 and in the asynchronous draft of
-//!   version 0.3.0, and WASI 0.2. [`run`](Application::run) it as a command, or [`invoke`](Application::invoke) one of
+//! * [`Application`]: a component that may import WASI 0.2 and `glovebox:sandbox`, in version 0.2.0 or the asynchronous
+//!   draft of version 0.3.0. [`run`](Application::run) it as a command, or [`invoke`](Application::invoke) one of
 //!   its exports, each time in a new instance.
 //! * [`AppConfig`]: arguments, streams, [`AppLimits`], and grants. Nothing is granted by default.
 //! * [`AppReport`]: outcome ([`AppOutcome`]) and resource usage.

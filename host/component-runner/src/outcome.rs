@@ -23,7 +23,7 @@ pub struct AppReport {
     pub value: Option<String>,
     /// Units of fuel that the component's own code consumed, up to Wasmtime's last check.
     pub fuel_consumed: u64,
-    /// The total size of linear memories, tables and instances, in bytes, when the run ended, counted as in
+    /// The total size of linear memories, tables and instances at the end of the run, in bytes. Counted as in
     /// [`AppLimits::memory_bytes`].
     pub memory_bytes: u64,
     /// Wall-clock time, including instantiation.

@@ -74,7 +74,7 @@ pub(crate) struct EngineShared {
     pub(crate) progress: Arc<dyn Progress + Send + Sync>,
     pub(crate) sessions: SessionLedger,
     pub(crate) tool_threads: Arc<ToolThreads>,
-    /// The limits of the instance pool. `None`: instances are allocated on demand.
+    /// The limits of the instance pool. `None` if instances are allocated on demand.
     pub(crate) pool: Option<PoolConfig>,
     pub(crate) cache: CacheLimits,
     pub(crate) default_runtimes: Vec<String>,

@@ -1,4 +1,4 @@
-//! Tests the system access of applications, with and without grants, and applications that execute scripts.
+//! Tests of the system access of applications, and of applications that execute scripts.
 
 use std::{
     fs,
@@ -62,8 +62,8 @@ fn directory(config: &mut AppConfig, host: &std::path::Path, is_read_only: bool)
     config.directories = vec![Directory { host: host.into(), guest: "/d".into(), is_read_only }];
 }
 
-/// Creates a file `secret`, and next to it a directory with a file `a` and links, most of which point outside the
-/// directory.
+/// Creates a file `secret` and a directory next to it. The directory contains a file `a` and links, most of which point
+/// outside the directory.
 fn files() -> (tempfile::TempDir, std::path::PathBuf) {
     let outer = tempfile::tempdir().unwrap();
     let inner = outer.path().join("inner");

@@ -20,8 +20,8 @@ const MAX_TEXT_BYTES: usize = 1 << 20;
 const MAX_VALUE_BYTES: u64 = 32 << 20;
 
 /// Maximum number of JSON values in one tool's schema. A check compares each value in the schema at most once with each
-/// value in the arguments, and 1 MiB of arguments can contain half a million values. With this limit, a check takes
-/// seconds at worst, on a thread that cannot be interrupted.
+/// value in the arguments, and 1 MiB of arguments can contain half a million values. The check runs on a thread that
+/// cannot be interrupted. With this limit, it takes seconds at worst.
 const MAX_VALUES: usize = 2_000;
 
 /// Maximum number of regular expressions in all tools of one execution. A match can visit many states per byte of text:

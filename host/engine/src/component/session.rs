@@ -416,8 +416,8 @@ impl SessionResource {
         Self { session, keeper, steps: Arc::default(), _share: Arc::new(share) }
     }
 
-    /// Returns the session. Except for calls that are allowed during an execution, the caller must first wait until no
-    /// other call uses the session.
+    /// Returns the session. Unless the call is allowed during an execution, the caller must first wait until no other
+    /// call uses the session.
     pub(super) fn session(&self) -> &Session {
         &self.session
     }

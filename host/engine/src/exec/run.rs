@@ -36,7 +36,7 @@ pub(crate) const SCRIPT_MOUNT: &str = "/script";
 
 /// A request that was checked against the limits, with its sandbox and its tools.
 pub(crate) struct PreparedRequest<'a> {
-    /// The parts of the request, with the caller's original source, which guidance quotes.
+    /// The parts of the request, with the caller's original source. Guidance quotes this source.
     pub(crate) parts: RequestParts<'a>,
     pub(crate) options: RequestOptions,
     has_stdin: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Translation {
     pub(crate) source: Result<String, Rejection>,
     pub(crate) kind: SourceKind,
     pub(crate) fuel: u64,
-    /// The start of the execution's time, which includes the translation.
+    /// The start of the execution. Its time includes the translation.
     pub(crate) begun: Stopwatch,
 }
 

@@ -221,7 +221,7 @@ impl Files {
     }
 
     /// Copies the file or directory tree `from` in the workspace (`""` for the whole workspace) to `host`. If `from` is
-    /// a directory, `host` must be an existing directory, or is created if its parent exists.
+    /// a directory, `host` must be a directory too. A missing directory is created if its parent exists.
     ///
     /// The copy is all or nothing. Each file appears atomically. Nothing outside `host` is changed, whatever links
     /// exist on either side. Links that would point outside `host` are skipped and counted.

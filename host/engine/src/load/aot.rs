@@ -11,7 +11,7 @@
 //! * The file's name contains a digest of the binary, the recipe, the boot code, the CPU, and Wasmtime's version and
 //!   compile settings. Wasmtime also rejects a file for another version, other settings or another CPU, a module in
 //!   place of a component, and a component in place of a module.
-//! * Its content is unchanged. The file is read-only, and no guest can access a directory that contains it
+//! * The file's content is unchanged. The file is read-only, and no guest can access a directory that contains it
 //!   ([`glovebox_runtimes::guard`]). A seal outside the cache records the `fstat` result of the last full digest
 //!   comparison: device, inode, length, and the modification and change times. If the current result differs, the
 //!   digest is computed and compared again before the file is loaded. Computing it at every start would take longer

@@ -33,8 +33,8 @@ const CODE_VERSION: &[u8] = concat!(
 )
 .as_bytes();
 
-/// Wasmtime's major version in the cache keys of compiled code, which separates code for different major versions.
-/// Wasmtime's own check at load time is authoritative.
+/// Wasmtime's major version, part of the cache keys of compiled code. Wasmtime's own check at load time is
+/// authoritative.
 const WASMTIME: &str = "48";
 
 /// Inputs for building and running a runtime.

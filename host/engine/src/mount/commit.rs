@@ -300,7 +300,7 @@ struct Entry<'a> {
 }
 
 /// Calls `show` for each entry below `top`, in no particular order and without recursion. Returns the number of
-/// entries, including entries of types that commits never write, which are not shown.
+/// entries. The number includes entries of types that commits never write, which are not shown.
 fn visit(top: &Folder, mut show: impl FnMut(Entry<'_>) -> io::Result<()>) -> io::Result<u64> {
     let mut walker = Walker::new(top);
     let mut pending: Vec<Vec<String>> = vec![Vec::new()];
@@ -422,7 +422,7 @@ impl<'a> Walker<'a> {
         Self { root, open: Vec::new(), at: Vec::new() }
     }
 
-    /// Opens the directory at a path of nested names.
+    /// Opens the directory at the path that consists of `names`.
     pub(super) fn enter(&mut self, names: &[&str]) -> io::Result<&Folder> {
         let common = self.at.iter().zip(names).take_while(|(have, want)| have == *want).count();
         while self.open.last().is_some_and(|(depth, _)| *depth > common) {

@@ -37,8 +37,8 @@ pub(super) const MAX_BYTES: u64 = 64 << 20;
 /// Maximum size of the header. The magic text, a length of at most 20 digits, a digest and a newline take 104 bytes.
 const MAX_HEADER_BYTES: usize = 128;
 
-/// A change to one name. Until it is moved, the new entry is in the private directory as [`new_slot`]. The replaced or
-/// removed entry stays there as [`old_slot`] until the commit ends.
+/// A change to one name. The private directory contains the new entry as [`new_slot`] until the entry is moved. It
+/// contains the replaced or removed entry as [`old_slot`] until the commit ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) enum JournalStep {

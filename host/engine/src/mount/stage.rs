@@ -227,8 +227,7 @@ fn is_shown_file(ident: &EntryIdentity, base: Option<&SourceStat>) -> bool {
     ident.kind != EntryKind::Folder && base.is_none_or(|base| ident.source_stat() == *base)
 }
 
-/// Creates a new entry. A file that replaces an existing file is given the old file's mode and, if permitted, its
-/// owner.
+/// Creates a new entry. A file that replaces an existing file gets the old file's mode and, if permitted, its owner.
 fn make(
     folder: &Folder,
     name: &str,

@@ -220,8 +220,8 @@ fn reserved_reason(runtime: &Runtime, guest: &str) -> Option<&'static str> {
         (ExecutionMode::Command { .. }, _) if below(SCRIPT_MOUNT) => {
             Some("a plain command's script is at `/script`; choose another guest path")
         }
-        // In CPython 3.12, wasi-vfs, which is linked into the binary, serves all of `/usr` itself, without using
-        // preopens. CPython 3.15 has its library below `/usr`.
+        // CPython 3.12 contains wasi-vfs, which serves all of `/usr` itself, without preopens. CPython 3.15 has its
+        // library below `/usr`.
         (_, Language::Python) if below("/usr") => {
             Some("Python's standard library is at `/usr`, inside the interpreter; choose another guest path")
         }

@@ -26,7 +26,8 @@ const MAX_COPIED_BYTES: u64 = 128 << 20;
 /// Maximum number of variables. A session with more variables is not described.
 const MAX_VARIABLES: usize = 2_000;
 
-/// Maximum size of the variables as JSON text, in bytes: the limit of a script's value, and so of the query's answer.
+/// Maximum size of the variables as JSON text, in bytes. A script's value, which contains the query's answer, has the
+/// same limit.
 const MAX_JSON_BYTES: usize = 1 << 20;
 
 /// Maximum number of parameters in a function signature.

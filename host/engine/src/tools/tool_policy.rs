@@ -48,8 +48,8 @@ impl Approve {
 #[non_exhaustive]
 pub struct ToolPolicy {
     /// Maximum number of calls to the tool in one execution, from 0 to 1,000,000. Calls that fail count as well.
-    /// Further calls fail with [`ToolErrorKind::Limit`]. Default: only `limits.tool_calls` applies, to the total number
-    /// of calls to all tools.
+    /// Further calls fail with [`ToolErrorKind::Limit`]. Default: no limit for the tool. `limits.tool_calls` still
+    /// limits the total number of calls to all tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_calls: Option<u64>,
     /// A JSON Schema that the arguments must match in addition to the tool's own schema. Calls with other arguments

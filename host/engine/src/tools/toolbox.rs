@@ -160,8 +160,8 @@ impl Toolbox {
         self.rules.needs_approval(name)
     }
 
-    /// Returns `true` if a handler answers calls to this tool. The caller answers a call that needs an approval
-    /// instead.
+    /// Returns `true` if a handler answers calls to this tool. The caller, not a handler, answers calls that need an
+    /// approval.
     pub(crate) fn has_handler(&self, name: &str) -> bool {
         let entry = self.reserved(name).or_else(|| self.tools.find(name).cloned());
         !self.needs_approval(name) && entry.is_some_and(|entry| !matches!(entry.answerer, Answerer::Caller))

@@ -17,8 +17,8 @@ pub(super) struct SuspendedBytes {
     is_in_use: AtomicBool,
 }
 
-/// A guard that marks an execution as used by a call to `suspend`. Two concurrent suspensions could receive each
-/// other's result, although each has reserved memory only for its own result.
+/// A guard that marks an execution as used by a call to `suspend`. Without the guard, two concurrent suspensions could
+/// receive each other's results, for which they have reserved no memory.
 struct SuspendGuard(ConcurrentExecution);
 
 impl Drop for SuspendGuard {

@@ -163,7 +163,7 @@ impl Suspended {
         (*self.session).as_deref()
     }
 
-    /// Returns the request with which the execution is started again.
+    /// Returns the request that starts the execution again.
     pub(in crate::exec) fn first_request(&self) -> Arc<RequestParts<'static>> {
         Arc::clone(&self.request)
     }

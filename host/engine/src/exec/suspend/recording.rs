@@ -1,7 +1,7 @@
 //! Recorded executions: finished executions, encoded as bytes. A recording can be repeated to compare the results.
 //!
-//! The bytes contain the request, the journal and the results. Repeating starts the script again, gives the script
-//! everything that it received before, without calling tools, and compares the results.
+//! The bytes contain the request, the journal and the results. Repeating starts the script again, replays its inputs
+//! from the journal without calling tools, and compares the results.
 //!
 //! # Format, version 2
 //!

@@ -87,7 +87,7 @@ fn import_does_not_follow_links() {
     assert_eq!(refusal::<()>(Err(refused(&[link, file(b"d/x", b"1")].concat()))), VfsError::NotADirectory);
     let archive = [raw(EntryType::Symlink, b"l", b"held", b""), file(b"l", b"overwritten")].concat();
     assert!(matches!(refused(&archive), FilesError::Workspace(FileError::Exists { .. })));
-    // Links that the guest created are not followed either.
+    // Links that the guest created are not followed.
     let mut space = Space::holding(&[("dir/f", "old")]);
     space.link("to-dir", "dir");
     space.link("to-f", "dir/f");

@@ -138,8 +138,8 @@ fn rejection_of_stop(outcome: Outcome, fuel: u64) -> Rejection {
 pub(crate) struct Stripper(InstancePre<Glue>);
 
 impl Stripper {
-    /// Removes the types from a request's source. Returns JavaScript with unchanged lines and columns, or the rejection
-    /// of the script, and the fuel used. Must be called on a guest stack.
+    /// Removes the types from a request's source. Returns the fuel used, and either JavaScript with unchanged lines and
+    /// columns or the script's rejection. Must be called on a guest stack.
     fn strip(
         &self,
         request: &PreparedRequest<'_>,
