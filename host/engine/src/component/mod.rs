@@ -80,9 +80,9 @@ pub use quotas::{Quotas, Usage};
 /// arguments and environment, each at its maximum under the default limits. Wasmtime's default is 128 MiB.
 ///
 /// Wasmtime counts the bytes of strings and lists in the component's memory, and the host memory for each list element.
-/// It counts before it allocates, so a false length costs nothing. A call that exceeds the limit traps the component
-/// before the sandbox receives the call. The interface bounds the results (lists of 16 MiB, 10,000 entries), which use
-/// the component's own memory.
+/// Wasmtime counts before it allocates, so a false length costs nothing. A call that exceeds the limit traps the
+/// component before the sandbox receives the call. The interface bounds the results (lists of 16 MiB, 10,000 entries),
+/// which use the component's own memory.
 ///
 /// Embedders need a higher limit if they grant a larger `limits.stdin_bytes` or `limits.source_bytes`, or if their
 /// components suspend scripts with large input: `resume-suspended` of version 0.3.0 takes one list with the request, up

@@ -1,5 +1,5 @@
-//! Ahead-of-time compilation of components, with a cache, because a large component takes half a minute to compile.
-//! Also returns prepared modules as WebAssembly, the input for weaving providers.
+//! Compiles components ahead of time and caches them. A large component takes half a minute to compile. Also returns
+//! prepared modules as WebAssembly, the input for weaving providers.
 
 use std::{
     collections::BTreeMap,

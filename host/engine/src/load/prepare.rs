@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// The timeout of a boot. Long enough for any machine, but finite.
+/// The timeout of a boot. Long enough for a slow machine.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Maximum number of trailing characters of the output to quote if an interpreter does not boot.

@@ -228,7 +228,7 @@ impl Recording {
         })
     }
 
-    /// Adds the recorded tools that `own` does not contain. Calls to these tools are never passed to the caller.
+    /// Returns `own` with the recorded tools that are missing from it. Calls to these tools are never passed to the caller.
     pub(in crate::exec) fn toolbox(&self, own: &Toolbox) -> Result<Toolbox, ExecuteError> {
         #[derive(Deserialize)]
         struct Catalogue {

@@ -22,7 +22,7 @@ pub(super) const MAX_DEPTH: usize = 8;
 /// Maximum number of object types of one tool.
 pub(super) const MAX_OBJECTS: usize = 100;
 
-/// Maximum number of members of an object type, and of arguments.
+/// Maximum number of members of an object type, and of arguments of a tool.
 pub(super) const MAX_MEMBERS: usize = 100;
 
 /// Maximum number of alternatives of a type.
