@@ -8,8 +8,8 @@
 //! changes them ([`rewrite::changes_only_memory_and_globals`]). The store receives a new [`GuestStoreData`].
 //!
 //! An instance is dropped if it was unwound, exited with `os._exit` or grew its memory. An instance is also dropped if
-//! restoring it would take a long time compared with its script, and on systems without a page map. Without a pool, as in
-//! programs that run a single script, instances are not recycled.
+//! restoring it would take a long time compared with its script, or if the system has no page map. Without a pool, as
+//! in programs that run a single script, instances are not recycled.
 //!
 //! [`rewrite::changes_only_memory_and_globals`]: glovebox_runtimes::rewrite::changes_only_memory_and_globals
 //! [`GuestStoreData`]: crate::guest::recycled::GuestStoreData

@@ -335,7 +335,7 @@ pub struct CacheUsage {
     pub last_used: Option<Timestamp>,
 }
 
-/// The criteria for compiled code to remove from the cache. `default()` applies the engine's [`CacheLimits`]. Change
+/// Selects the compiled code to remove from the cache. `default()` applies the engine's [`CacheLimits`]. Change
 /// individual fields to override them.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]

@@ -228,7 +228,8 @@ impl Recording {
         })
     }
 
-    /// Returns `own` with the recorded tools that are missing from it. Calls to these tools are never passed to the caller.
+    /// Returns `own` with the recorded tools that it does not contain. Calls to these tools are never passed to the
+    /// caller.
     pub(in crate::exec) fn toolbox(&self, own: &Toolbox) -> Result<Toolbox, ExecuteError> {
         #[derive(Deserialize)]
         struct Catalogue {
