@@ -104,7 +104,7 @@ impl Host {
         self.sandbox_of(args, language, policy, Image::Prepared)
     }
 
-    /// Like [`sandbox`](Self::sandbox), but for a prepared image or a plain command.
+    /// Like [`sandbox`](Self::sandbox), but with `image` as the source of the interpreter's initial state.
     pub(crate) fn sandbox_of(
         &self,
         args: &RuntimeArgs,

@@ -106,8 +106,8 @@ fn explain_error(path: &Path, error: io::Error) -> anyhow::Error {
         .into()
 }
 
-/// Writes a temporary file in the same directory, and renames it by calling `name` with the file, its current path, and
-/// `path`.
+/// Writes a temporary file in the same directory, and gives it the name `path`. Calls `name` for this, with the file,
+/// its current path and `path`.
 fn write_and_rename(
     path: &Path,
     bytes: &[u8],

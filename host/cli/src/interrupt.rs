@@ -107,7 +107,7 @@ fn exit(code: i32) -> ! {
 }
 
 /// Installs the handlers of all signals that this process does not ignore. `nohup` starts a program with SIGHUP
-/// ignored, and a shell starts a background process of a script with SIGINT ignored.
+/// ignored, and a shell script starts its background processes with SIGINT ignored.
 fn interrupt_signals() -> io::Result<Signals> {
     // Bit N of the mask stands for signal N + 1.
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -72,8 +72,8 @@ impl<S: Subscriber> Layer<S> for JsonLines {
     }
 }
 
-/// Encodes a log line with its line break. Names from clients and guests can contain control characters for the
-/// terminal, which are escaped.
+/// Encodes a log line with its line break. Escapes control characters for the terminal, which names from clients and
+/// guests can contain.
 fn encoded(line: &Value) -> Vec<u8> {
     let mut text = Vec::new();
     // Infallible: writing to a vector cannot fail, and all keys are strings.

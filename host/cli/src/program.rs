@@ -343,7 +343,7 @@ fn describe_status(status: ExitStatus) -> String {
     }
 }
 
-/// Returns the end of standard error, escaped, from the beginning of a line if possible.
+/// Returns the end of standard error in escaped form. Begins at the start of a line if possible.
 fn end_of(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let text = match text.split_once('\n') {

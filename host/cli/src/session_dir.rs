@@ -190,8 +190,8 @@ impl SessionDir {
         })
     }
 
-    /// Calls `open` with `false`, which acquires a session's lock without waiting. If another process holds the lock,
-    /// calls `open` with `true`, which waits, unless `--no-wait` is set.
+    /// Calls `open` with `false`, which does not wait for a session's lock. If another process holds the lock and
+    /// `--no-wait` is not set, calls `open` with `true`, which waits.
     fn when_free<T>(&self, id: &SessionId, open: impl Fn(bool) -> anyhow::Result<T>) -> anyhow::Result<T> {
         match open(false) {
             Err(error) if is_in_use(&error) && !self.no_wait => {

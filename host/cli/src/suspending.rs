@@ -104,8 +104,8 @@ pub(crate) struct NewSuspendedFile {
 }
 
 impl NewSuspendedFile {
-    /// Removes an empty file. Fails if the file has contents or cannot be created. A script must not start if its
-    /// execution cannot be stored, because its calls before the suspension can have effects.
+    /// Removes an empty file. Fails if the file has contents or cannot be created. If the execution could not be
+    /// stored, the script must not start, because its calls before the suspension can have effects.
     pub(crate) fn new(path: PathBuf, key: Option<SessionKey>) -> anyhow::Result<Self> {
         for _ in 0..MAX_CHECKS {
             file::remove_empty(&path);

@@ -1,5 +1,5 @@
-//! Tenants of a server and its workers, with the location of their sessions and their callbacks. Also the threads that
-//! servers need.
+//! Creates the tenants of a server and its workers, with their session locations and callbacks. Also starts the threads
+//! that servers need.
 
 use std::{
     fs,

@@ -49,7 +49,7 @@ pub(crate) struct AppArgs {
     app_open_handles: Option<u32>,
 }
 
-/// Limits on compiling a component, in a child process. Cached components are not compiled.
+/// Limits on the child process that compiles a component. Cached components are not compiled.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Component limits")]
 pub(crate) struct CompileArgs {

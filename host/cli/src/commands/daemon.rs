@@ -182,7 +182,7 @@ struct SocketArgs {
 }
 
 impl SocketArgs {
-    /// Returns the path, by default the path where clients look for a daemon.
+    /// Returns the path of the socket. The default is the path where clients look for a daemon.
     fn path(&self) -> anyhow::Result<PathBuf> {
         if let Some(path) = &self.socket {
             return Ok(path.clone());
@@ -194,7 +194,7 @@ impl SocketArgs {
     }
 }
 
-/// The maximum time for running scripts to end at shutdown, before they are cancelled.
+/// Grace period for running scripts at shutdown. Scripts that run longer are cancelled.
 const DRAIN: Duration = Duration::from_secs(10);
 /// Minimum of the limit on concurrent executions. It is high, because many executions only wait, for example for a
 /// `--tool` program.

@@ -228,7 +228,7 @@ fn check_sessions(store: Option<&Path>) -> Finding {
     }
 }
 
-/// Verifies the full digests of a runtime, which a run does not compute.
+/// Hashes the files of a runtime and compares their digests. `glovebox run` skips this check.
 fn check_runtime(engine: &Engine, RuntimeInfo { name, fetched, prepared, bundled, .. }: &RuntimeInfo) -> Finding {
     let check = format!("runtime {name}");
     match engine.verify(name) {

@@ -218,7 +218,7 @@ pub(crate) struct NodeArgs {
     node: NodeOptions,
 }
 
-/// Pool slots for idle instances, which wait for another script.
+/// Pool slots for idle instances that wait for the next script.
 const SPARE_INSTANCES: usize = 64;
 
 /// Options of nodes, for all commands that start one.
@@ -279,7 +279,7 @@ impl NodeOptions {
         self.running().saturating_mul(2).saturating_add(64)
     }
 
-    /// Returns a pool with room for idle sessions, idle instances, running executions, and their replacements.
+    /// Returns a pool with room for idle sessions, idle instances, and running executions with one replacement each.
     fn pooling(&self) -> Pooling {
         let count = usize::from(self.warm) + 2 * self.running() + SPARE_INSTANCES;
         Pooling::Holding(u32::try_from(count).unwrap_or(u32::MAX))

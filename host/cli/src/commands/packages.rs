@@ -89,7 +89,8 @@ struct PackageJson {
     imports: Vec<String>,
     bundled: bool,
     sha256: String,
-    /// The number of files of a package that the user added, which count towards a limit. `None` for other packages.
+    /// The number of files in a package that the user added. These files count towards a limit. `None` for other
+    /// packages.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<usize>,
     /// The unpacked size of a package that the user added, in bytes. `None` for other packages.
@@ -116,7 +117,7 @@ pub(crate) fn run(args: &PackagesArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Returns the packages of a list as they are printed.
+/// Converts a list of packages to its printed form.
 fn package_entries(list: &PackageList, bundled: bool) -> Vec<PackageJson> {
     let shown = list.packages().iter().map(|package| PackageJson {
         name: package.name.clone(),

@@ -136,8 +136,7 @@ impl RepeatedOptions {
         &self.words
     }
 
-    /// Returns `true` if the tool is a program. A script waits for a person's answer to its calls only if they need an
-    /// approval.
+    /// Returns `true` if the tool is a program. Calls to a program wait for a person only if they need an approval.
     pub(crate) fn has_program(&self, tool: &str) -> bool {
         self.programs.iter().any(|name| name == tool)
     }

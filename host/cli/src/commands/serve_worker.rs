@@ -239,8 +239,8 @@ fn access(global: &GlobalArgs, worker: &WorkerConfig) -> ConfinedAccess {
 /// glibc returns buffers of at least this size in bytes to the system when they are freed. By default, it raises the
 /// threshold up to 32 MiB and retains memory after a burst of large requests.
 const MMAP_THRESHOLD: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "1048576");
-/// The variable that marks a restarted process. The loader removes `MALLOC_MMAP_THRESHOLD_` from the environment of
-/// programs with file capabilities, which would otherwise restart forever.
+/// The variable that marks a restarted process. Without it, a program with file capabilities would restart forever,
+/// because the loader removes `MALLOC_MMAP_THRESHOLD_` from its environment.
 const RESTARTED: &str = "GLOVEBOX_RESTARTED";
 
 /// Returns the environment variable that sets the threshold. The operator's own value takes precedence.

@@ -86,7 +86,7 @@ fn can_be_valid(message: &str) -> bool {
             return true;
         }
     }
-    // The type of a callable does not show whether it is a function.
+    // A callable can be a function, which has a `__name__`, even if its type does not show this.
     message.contains("may not be") || message.ends_with("has no attribute `__name__`") || is_valid_argument(message)
 }
 

@@ -107,7 +107,7 @@ struct CheckLimits<'a> {
 }
 
 impl WarmPool {
-    /// Returns a pool of processes of `program`, or `None` if no thread can be started for it.
+    /// Returns a pool of processes of `program`, or `None` if the pool's thread cannot be started.
     pub(super) fn new(program: &Path) -> Option<Self> {
         let (starts, requests) = mpsc::channel();
         let idle = Arc::<Mutex<Vec<CheckerProcess>>>::default();
@@ -248,7 +248,7 @@ impl CheckerProcess {
     }
 
     /// Returns `false` if the process uses too much memory to stay running. Always returns `true` on systems other than
-    /// Linux, which have no `/proc/PID/status`.
+    /// Linux, because they have no `/proc/PID/status`.
     fn is_small(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.program.id())).unwrap_or_default();
         resident_bytes(&status).is_none_or(|bytes| bytes <= MAX_IDLE_BYTES)

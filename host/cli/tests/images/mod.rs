@@ -49,7 +49,7 @@ impl Images {
         self.path(name)
     }
 
-    /// Creates a file of zeros, which uses no disk space, and returns its path.
+    /// Creates a sparse file of zeros, and returns its path.
     fn sparse(&self, name: &str, bytes: u64) -> String {
         fs::File::create(self.path(name)).unwrap().set_len(bytes).unwrap();
         self.path(name)

@@ -152,7 +152,7 @@ fn killed_run_changes_nothing_or_stores_the_script() {
     assert_eq!(temporary_files(dir.path()), 0, "something was left behind");
 }
 
-/// After each kill, either the script can continue, or the session contains its changes exactly once.
+/// After each kill, either the script can continue, or the session contains the script's changes exactly once.
 #[test]
 fn killed_script_ends_once_in_its_session() {
     let dir = tempfile::tempdir().unwrap();

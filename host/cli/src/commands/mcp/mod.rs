@@ -108,7 +108,7 @@ const TENANT: &str = "mcp";
 /// The interval between checks for idle sessions. Idle sessions are saved to the store, where other servers find them.
 const IDLE_LOOK: Duration = Duration::from_secs(60);
 
-/// The maximum time for running scripts to end at shutdown, before they are cancelled.
+/// Grace period for running scripts at shutdown. Scripts that run longer are cancelled.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// The maximum time for a client to disconnect at shutdown.

@@ -35,7 +35,7 @@ pub(super) struct SessionConfig {
 }
 
 impl SessionConfig {
-    /// Reads the message, which may be untrusted: it can also come from a forged dump.
+    /// Parses a message. The message is untrusted, because it can come from a forged dump.
     pub(super) fn read(message: &[u8]) -> anyhow::Result<Self> {
         let mut config = Self { message: message.to_vec(), ..Self::default() };
         let mut limits: &[u8] = &[];
@@ -105,7 +105,7 @@ impl SessionConfig {
         self.recursion.unwrap_or(DEFAULT_RECURSION).min(MAX_RECURSION)
     }
 
-    /// Returns the limits on a snippet's execution time: on the total time, and on the time until the next event.
+    /// Returns the limits on a snippet's total execution time, and on its execution time until the next event.
     pub(super) fn times(&self) -> (Duration, Duration) {
         let feed = self.feed_micros.map_or(DEFAULT_FEED, Duration::from_micros);
         (feed, self.turn_micros.map_or(Duration::MAX, Duration::from_micros))

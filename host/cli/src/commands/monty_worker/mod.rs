@@ -346,8 +346,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Restores the state of [`dump`](Self::dump), which may be forged, within the sandbox's limits. Returns the event
-    /// of a snippet that waits.
+    /// Restores a state that [`dump`](Self::dump) has sent, within the client's limits. The state may be forged. If a
+    /// snippet waits, returns the event that the client must answer.
     fn restore(&mut self, state: &[u8]) -> anyhow::Result<Option<(u64, Vec<u8>)>> {
         let parts = state.split_first().and_then(|(&waits, rest)| {
             let (size, rest) = rest.split_first_chunk::<4>()?;
@@ -378,7 +378,8 @@ impl<'a> Worker<'a> {
         let session = sandbox.resume_suspended_session(suspended, ResumeOptions::default())?;
         let (cancel, printer) = (CancelToken::new(), self.printer.clone());
         let started = session.start(suspended.request().on_output(printer.listener()).cancel(&cancel))?;
-        // The snippet repeats its computations. The client's limit on their time can exceed the default limit.
+        // Resuming repeats the snippet's computations. Their limit is the client's limit or the default limit, whichever
+        // is higher.
         let (feed_limit, _) = self.config.as_ref().context("the session is not configured")?.times();
         let Step::NeedsTools(calls) = started.advance(Vec::new(), Some(feed_limit.max(DEFAULT_FEED)))? else {
             bail!("the suspended snippet is not waiting for a call");
@@ -435,7 +436,7 @@ __import__('_monty').start(tools.{TURN_TOOL}, {recursion})
     )
 }
 
-/// Reads the event of a call, which is untrusted. Its body is a message that only the client reads. Returns `None` if
+/// Reads the event in an untrusted call. The event's body is a message that only the client reads. Returns `None` if
 /// the guest may not send such an event.
 fn event_of(call: &ToolRequest) -> Option<(u64, Vec<u8>)> {
     let turn: Turn = serde_json::from_str(&call.arguments).ok()?;

@@ -1,4 +1,4 @@
-//! Output of snippets as print events.
+//! Sends the output of snippets as print events.
 
 use std::{
     mem,
@@ -13,8 +13,8 @@ use super::{
 };
 use crate::output::incomplete_len;
 
-/// A sender of output as text. Clones share the bytes of incomplete characters, so that a dump does not split a
-/// character.
+/// A printer that sends output as text. Clones share the bytes of incomplete characters, so that a dump does not split
+/// a character.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Printer(Arc<Mutex<PartialCharacters>>);
 

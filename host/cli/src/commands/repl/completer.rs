@@ -34,9 +34,9 @@ pub(super) struct Completions {
 /// A completer of commands, names and attributes.
 pub(super) struct Completer {
     pub(super) dialect: Dialect,
-    /// The sandbox for copies of sessions, in which names are looked up. It has the runtime of the sessions and the
-    /// policy from [`inspection_policy`], but no tools. A query therefore cannot change the session or have other
-    /// effects.
+    /// The sandbox for copies of sessions. Names are looked up in the copies. The sandbox has the runtime of the
+    /// sessions and the policy from [`inspection_policy`], but no tools. A query therefore cannot change the session or
+    /// have other effects.
     pub(super) inspection: Sandbox,
     /// The session in which the next input runs. `None` if it cannot be used.
     pub(super) session: Option<Session>,
@@ -83,8 +83,8 @@ impl Completer {
         names
     }
 
-    /// Runs a query in a copy of the session, which is dropped afterwards. Returns `None` if the query fails, or if the
-    /// session is too large to be copied.
+    /// Runs a query in a temporary copy of the session. Returns `None` if the query fails, or if the session is too
+    /// large to be copied.
     fn ask(&self, session: &Session, query: &str) -> Option<Vec<String>> {
         if session.info().private_bytes > MAX_PRIVATE_BYTES {
             return None;

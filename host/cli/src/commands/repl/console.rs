@@ -91,7 +91,7 @@ impl Console {
 
     fn greeting(&self) -> String {
         let (title, glovebox) = (self.dialect().title(), env!("CARGO_PKG_VERSION"));
-        // Show no version for TypeScript, whose types are only stripped.
+        // Show no version for TypeScript, because its types are only stripped.
         let version = self.sandbox.version().filter(|_| self.dialect() != Dialect::TypeScript);
         let version = version.map_or_else(String::new, |version| format!(" {version}"));
         format!("{title}{version} in glovebox {glovebox}; `:help` lists the commands, Ctrl-D quits\n")
@@ -120,8 +120,7 @@ impl Console {
         self.sessions.get_mut(&self.current).context("the current session no longer exists; open one with `:reset`")
     }
 
-    /// At a terminal, starts to bind `_` to the value of the last input in the current session, as interactive
-    /// interpreters do.
+    /// At a terminal, makes the current session bind `_` to the value of each input, as interactive interpreters do.
     fn bind_last_value(&mut self) -> anyhow::Result<()> {
         let dialect = self.dialect();
         if self.lines.is_terminal() { self.active_mut()?.bind_last_value(dialect) } else { Ok(()) }

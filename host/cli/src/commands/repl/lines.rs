@@ -128,7 +128,7 @@ fn remember(editor: &mut Editor<Editing, FileHistory>, history: Option<&PathBuf>
     }
 }
 
-/// Reads lines until they form a complete input, or the input ends.
+/// Reads lines until they form a complete input or the file ends.
 fn piped(from: &mut dyn BufRead, parser: &Parser, max_bytes: u64) -> anyhow::Result<Input> {
     let mut text = String::new();
     loop {
