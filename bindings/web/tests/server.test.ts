@@ -155,7 +155,7 @@ test('a delayed session list removes no session', async () => {
   await page.locator('#session-new').click();
   await page.locator('[aria-selected=true][data-kind=session]').waitFor();
   await page.locator('#session-fork:not([disabled])').waitFor();
-  // Until the user has forked the session, delays the answer to the request that the page sends after the script's end.
+  // When the script has ended, the page lists the sessions. Delays the answer until the user has forked the session.
   let letGo = (): void => undefined;
   const forked = new Promise<void>((resolve) => (letGo = resolve));
   let answered = (): void => undefined;

@@ -25,7 +25,7 @@ export class Files {
     byId('upload-button').addEventListener('click', () => input.click());
     input.addEventListener('change', () => {
       void this.#upload([...(input.files ?? [])]);
-      // Otherwise, a second selection of the same file would not be a change event.
+      // Otherwise, selecting the same file again would cause no `change` event.
       input.value = '';
     });
     const panel = byId('files');
@@ -53,7 +53,7 @@ export class Files {
     this.#shown += 1;
     const asked = this.#shown;
     const files = session === undefined ? this.#ownList() : await this.#backend.files(session);
-    // The user may have selected another session in the meantime, whose files are then shown.
+    // If the user has selected another session in the meantime, a later call shows that session's files.
     if (asked === this.#shown) this.#draw(files);
   }
 

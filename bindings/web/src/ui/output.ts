@@ -133,7 +133,7 @@ export class Output {
   }
 }
 
-/** Cuts a text of the script, other than its output, to a readable length. */
+/** Truncates a value or a message to a readable length. */
 function cut(text: string): string {
   return text.length > 20_000 ? `${text.slice(0, 20_000)} …` : text;
 }

@@ -1,5 +1,5 @@
-// The token of the server. The page reads it from the fragment of the address that `glovebox serve` prints, which
-// browsers never send, or asks the user for it. The token is stored only for this tab.
+// The token of the server. The page reads the token from the fragment of its address, which browsers never send, or
+// asks the user. The token is stored only for this tab.
 import { type Problem, sentence } from '../backend/problem.ts';
 import { byId } from './dom.ts';
 

@@ -1295,7 +1295,7 @@ var App = class {
     if (problem.kind === "unauthorized" || problem.kind === "lost") return;
     this.#notice(problem.title, sentence(problem));
   }
-  /** Handles the consequences of a problem for the page as a whole. */
+  /** Reacts to a problem that affects the whole page: a lost connection, or a missing token. */
   #noticed(problem) {
     if (problem.kind === "lost") void this.#reconnect(problem);
     if (problem.kind === "unauthorized") void this.#letIn(problem).then(() => this.start());
