@@ -33,7 +33,7 @@ async function stage(directory, files, description) {
 /** Makes Yarn unpack a package, because the native module cannot read the zip files in which Yarn keeps packages. */
 const onDisk = { preferUnplugged: true };
 
-/** Returns the files of the interpreters in `part`, as dist/release/bundles.py names them. */
+/** Returns the files of the interpreters in `part`, with the names from dist/release/bundles.py. */
 async function interpreters(part) {
   return (await readdir(join(bundles, part))).map((file) => [join(bundles, part, file), file]);
 }
@@ -43,7 +43,8 @@ if (os === 'linux') execFileSync('strip', ['--strip-unneeded', '-o', stripped, m
 else await cp(module, stripped);
 const onPlatform = { os: [os], cpu: [cpu], ...(os === 'linux' && { libc: [libc === 'gnu' ? 'glibc' : libc] }) };
 const [python, data] = ['glovebox-sandbox-python', `glovebox-sandbox-data-${platform}`];
-// The packages of interpreters are in `node_modules`, where the module in the platform's directory finds them in tests.
+// The tests load the module from the platform's directory. The module finds the packages of interpreters in
+// `node_modules`.
 const tarballs = [
   await stage(join(out, platform), [[stripped, 'glovebox.node'], ...(await interpreters('engine'))], {
     name, version, description: `The engine of ${common.name} for ${platform}`, license, engines, ...onPlatform,

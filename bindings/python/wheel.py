@@ -74,7 +74,7 @@ def metadata(project: str, readme: str, licences: list[str], part: str | None, i
 
 
 def platform() -> str:
-    """Returns the wheel tag of this platform, which names only its processor and its operating system."""
+    """Returns the wheel tag of this platform: its operating system and its processor."""
     tag = subprocess.check_output(
         [sys.executable, "-c", "import sysconfig; print(sysconfig.get_platform())"], text=True
     ).strip()

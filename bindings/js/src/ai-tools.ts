@@ -59,7 +59,7 @@ function scriptTool(name: string, tool: SdkTool): Tool {
   };
 }
 
-/** Validates the input of a call, and returns it as the schema converts it. */
+/** Validates the input of a call against the schema, and returns the converted value. */
 async function parsed(schema: InputSchema, value: unknown): Promise<unknown> {
   const standard = schema['~standard'];
   if (standard) {

@@ -22,7 +22,7 @@ export interface ToolDescription {
   waits: boolean;
 }
 
-/** The type-checked options of a sandbox: the permissions and inputs of its scripts. */
+/** The validated options of a sandbox: the permissions and inputs of its scripts. */
 export interface Policy {
   limits: Record<string, bigint>;
   workspace: string | undefined;
@@ -42,7 +42,7 @@ export interface Policy {
   network: NetworkRecord | undefined;
 }
 
-/** The type-checked network permissions of scripts. */
+/** The validated network permissions of scripts. */
 export interface NetworkRecord {
   allow: string[];
   allowPrivate: string[];

@@ -1,7 +1,7 @@
 // Encodes binary data as JSON, both in the sandbox and on the host. The JSON is an object with the kind of the data,
 // and its bytes in base64.
 
-/** The key that contains the kind of the data. */
+/** The key whose value is the kind of the data. */
 const BINARY = '__codemode_binary_v1__';
 
 /** Maximum depth of values. The limit also stops the conversion of circular values. */

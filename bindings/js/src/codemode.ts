@@ -55,13 +55,13 @@ const PREPARE = `var __glovebox = ((host, log) => {
   return { result, call: async (request) => decode(await host({ ...request, args: encode(request.args) })) };
 })(tools.host_function, console.log);`;
 
-/** Returns the name under which scripts call a function, as the framework's executor does. */
+/** Converts a function's name to an identifier for scripts, like the framework's executor. */
 function scriptName(name: string): string {
   const plain = name.replace(/[-.\s]/g, '_').replace(/[^\w$]/g, '') || '_';
   return /^\d/.test(plain) ? `_${plain}` : plain;
 }
 
-/** Maps the names under which scripts call a provider's functions to the functions. Throws on duplicate names. */
+/** Returns a provider's functions, keyed by the names that scripts use. Throws if two functions have the same name. */
 function functionsOf({ name: provider, fns }: ResolvedProvider): Map<string, HostFunction> {
   const functions = new Map<string, HostFunction>();
   for (const [name, call] of Object.entries(fns)) {
@@ -72,7 +72,7 @@ function functionsOf({ name: provider, fns }: ResolvedProvider): Map<string, Hos
   return functions;
 }
 
-/** Throws if a provider or connector has a name that scripts cannot use, or a duplicate name. */
+/** Throws if the name of a provider or connector is reserved, is not an identifier, or is not unique. */
 function checkNames(named: readonly { name: string }[]): void {
   for (const [index, { name }] of named.entries()) {
     const shown = JSON.stringify(name);
@@ -103,7 +103,7 @@ function controlled(result: any): unknown {
 }
 
 /**
- * Converts bigints to numbers, which rounds large integers: the framework and its tools expect plain JSON, and
+ * Converts bigints to numbers, and rounds large integers. The framework and its tools expect plain JSON, and
  * `JSON.stringify` rejects bigints.
  */
 function rounded(value: unknown): any {

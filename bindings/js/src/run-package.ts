@@ -59,12 +59,12 @@ export function isRunInterruptedResult(value: unknown): value is Extract<RunResu
   return typeof value === 'object' && value !== null && 'status' in value && value.status === 'interrupted';
 }
 
-/** Checks its argument, which has no effect, because scripts run on the engine's threads. */
+/** Checks the argument and ignores it, because scripts run on the engine's threads. */
 export function setMaxWorkers(maxWorkers?: number): void {
   if (maxWorkers !== undefined) positive('maxWorkers', maxWorkers);
 }
 
-/** Builds the script: the groups of host functions, which number their calls to the host, and the source. */
+/** Builds the script: the host functions by group, and the source. The functions number their calls to the host. */
 function scriptOf(source: string, functions: HostFunctions): string {
   const groups = Object.entries(functions).map(([group, members]) => {
     const names = Object.keys(members);
@@ -106,7 +106,7 @@ function resultOf(value: unknown, maxBytes: number): unknown {
   return decode(JSON.parse(text));
 }
 
-/** Converts a failed run to the error of the package. */
+/** Converts a failed run to an error of the `run` package. */
 function failure(run: Run, errors: RunError[], timeoutMs: number): Error {
   const { kind, type, message = '', resource } = run.outcome;
   if (kind === 'exhausted' && resource === 'time') return new RunTimeoutError(timeoutMs);
@@ -115,7 +115,7 @@ function failure(run: Run, errors: RunError[], timeoutMs: number): Error {
   return known ?? Object.assign(new Error(message), { name: type || 'Error' });
 }
 
-/** Creates a runner, whose `run` executes scripts with the same options. */
+/** Creates a runner. Its `run` method executes scripts with these options. */
 export function createRunner<Token = string>(options: RunnerOptions<Token> = {}): { run<Output>(input: RunInput<Token>): Promise<RunResult<Output, Token>> } {
   const secret = options.continuationSecret ?? process.env['RUN_CONTINUATION_SECRET'];
   const codec = options.continuationCodec ?? (secret === undefined ? undefined : (createSignedContinuationCodec({ secret }) as unknown as ContinuationCodec<Token>));

@@ -98,7 +98,7 @@ export class WaitingRun {
     try {
       return await this.#place.step((to) => this.#waiting.answer(answers, to));
     } catch (error) {
-      // The step has failed, for example because the signal was aborted before it.
+      // The step has failed, for example because the signal was already aborted.
       this.cancel();
       throw error;
     }

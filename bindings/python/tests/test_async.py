@@ -31,7 +31,7 @@ class Suite(BackendCase, Case):
                 ticks += 1
                 await asyncio.sleep(0.01)
 
-        # On a slow machine, few ticks happen within a short timeout, so longer ones follow.
+        # On a slow machine, few ticks happen within a short timeout, so longer timeouts follow.
         for timeout_ms in (300, 3_000, 30_000):
             async with self.asynchronous(limits=Limits(timeout_ms=timeout_ms)) as box:
                 ticks = 0
@@ -131,7 +131,7 @@ class Cancelling(Suite):
     async def test_abandoned_tool_is_cancelled(self) -> None:
         forever = Forever()
         async with self.patient(forever.tool()) as box:
-            # On a slow machine, a short timeout ends before the tool is called, so longer ones follow.
+            # On a slow machine, a short timeout ends before the tool is called, so longer timeouts follow.
             for timeout_ms in (300, 3_000, 30_000):
                 run = await box.execute(self.script("endless_tool"), timeout_ms=timeout_ms)
                 self.assertEqual(run.outcome.kind, "cancelled")

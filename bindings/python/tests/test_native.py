@@ -41,7 +41,7 @@ class Threads(unittest.TestCase):
                 count += 1
                 time.sleep(0.01)
 
-        # On a slow machine, the thread rarely runs within a short timeout, so longer ones follow.
+        # On a slow machine, the thread rarely runs within a short timeout, so longer timeouts follow.
         for timeout_ms in (500, 5_000, 50_000):
             box = Sandbox(limits=Limits(timeout_ms=timeout_ms))
             count = 0

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Write};
 
 use crate::{Error, FileEntry, bindings::glovebox::sandbox::sandbox as raw};
 
-/// A snapshot of a workspace's files, which later changes do not affect.
+/// A snapshot of a workspace's files. Later changes to the workspace do not affect it.
 ///
 /// Paths are relative to `/app`, and neither `..` nor links lead out of it. Errors are [`Error::File`], with the kind
 /// and the path.

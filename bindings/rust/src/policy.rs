@@ -98,7 +98,7 @@ setters! {
         entropy: Entropy,
         /// Makes `/app/site-packages` available to Python scripts. Default: true.
         inject_setup: bool,
-        /// Outside a session, loads an execution's globals from the workspace, and saves the globals there afterwards.
+        /// Makes executions outside a session load their globals from the workspace, and save them there afterwards.
         /// Default: false.
         auto_persist_globals: bool,
         /// Sets the checkpoints of a session, and the action after its guest is unwound.

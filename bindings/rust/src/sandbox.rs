@@ -1,4 +1,4 @@
-//! Sandboxes and sessions. A sandbox is a language and a policy.
+//! Sandboxes and sessions. A sandbox is a runtime and a policy.
 
 use crate::{
     Blob, CheckpointInfo, Diagnostic, Error, Execution, Files, GuestValue, IfExists, InputFile, Policy, ProviderInfo,

@@ -11,7 +11,7 @@ use serde_json::Error as JsonError;
 
 use crate::execution::NativeExecution;
 
-/// An error class of the package and the constructor's arguments, before conversion on JavaScript's thread.
+/// The class name and the constructor's arguments of an error, before their conversion to JavaScript values.
 pub(crate) struct EngineFailure {
     class: &'static str,
     message: String,
@@ -50,7 +50,7 @@ impl EngineFailure {
     }
 }
 
-/// An error class of the package and the constructor's arguments, as JavaScript receives them.
+/// The class name and the constructor's arguments of an error, as JavaScript receives them.
 #[napi(object, object_from_js = false)]
 pub struct NativeFailure {
     /// The class name.
@@ -140,7 +140,7 @@ impl From<AdvanceError> for EngineFailure {
     }
 }
 
-/// Replaces the engine's messages about running and ended executions, which name Rust functions.
+/// Replaces the engine's messages about running and ended executions, because they name Rust functions.
 impl From<SuspendError> for EngineFailure {
     fn from(error: SuspendError) -> Self {
         match error {

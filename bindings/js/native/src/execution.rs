@@ -234,7 +234,7 @@ impl Input {
     }
 }
 
-/// Converts a timeout in milliseconds. Returns `None`, which means no timeout, for a value out of range.
+/// Converts a timeout in milliseconds. Returns `None` (no timeout) for a value out of range.
 pub(crate) fn timeout(ms: Option<f64>) -> Option<Duration> {
     ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok())
 }
@@ -355,8 +355,8 @@ type CallArgs = FnArgs<(u32, u32, Option<String>)>;
 /// The JavaScript function that answers tool calls.
 pub(crate) type Answer<'a> = Function<'a, CallArgs, ()>;
 
-/// The function that answers calls, callable from any thread. It does not keep Node.js alive, because the running
-/// execution keeps it alive.
+/// The function that answers calls, callable from any thread. It does not keep Node.js alive: the running execution
+/// already does.
 type Caller = ThreadsafeFunction<(u32, u32, Option<String>), (), CallArgs, Status, false, true>;
 
 /// The description of a tool from JavaScript.

@@ -234,7 +234,7 @@ pub struct NativeEngineOptions {
     pub packages: bool,
 }
 
-/// An engine. All sandboxes of a process with the same `packages` option share one.
+/// An engine, shared by all sandboxes of a process with the same `packages` option.
 #[napi]
 pub struct NativeEngine(Engine);
 
@@ -328,7 +328,7 @@ impl NativeSession {
         })
     }
 
-    /// Restarts a suspended script in the session that was restored from it, like [`NativeSandbox::start_suspended`].
+    /// Restarts a suspended script in its restored session, like [`NativeSandbox::start_suspended`].
     #[napi]
     pub fn start_suspended(
         &self,

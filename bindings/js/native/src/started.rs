@@ -63,8 +63,8 @@ impl SuspendedInput {
     }
 }
 
-/// A relay that sends output to the events of the current step. Between steps, it keeps the output for the next step,
-/// because a script whose tool call times out continues without an answer.
+/// A relay that sends output to the events of the current step. Between steps, it keeps output for the next step: after
+/// a tool call has timed out, a script continues without an answer.
 #[derive(Default)]
 struct OutputRelay(Mutex<RelayState>);
 

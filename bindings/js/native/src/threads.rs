@@ -239,7 +239,7 @@ pub(crate) fn start<T: ToNapiValue + Send + 'static>(
     Ok(())
 }
 
-/// Like `start`, but for work that is slow the first time: reports progress to `callback`, and `token` cancels it.
+/// Like `start`, but for work that is slow the first time. Reports progress to `callback`. `token` cancels the work.
 pub(crate) fn start_long<T: ToNapiValue + Send + 'static>(
     callback: &Callback<'_, T>,
     token: CancelToken,

@@ -104,7 +104,7 @@ export interface Facts {
   value: ShownValue | undefined;
   displays: readonly BackendDisplay[];
   record: string;
-  /** The files that the script left. Absent in sessions, whose files are read from the session. */
+  /** The files that the script left. Absent in a session, because files are read from the session itself. */
   files?: { entries: Entry[]; contents: Map<string, Uint8Array> };
 }
 

@@ -292,7 +292,7 @@ class DaemonSession implements BackendSession, Startable {
     this.runtimeName = runtimeName;
   }
 
-  /** Performs a request unless the session has ended. Records the reason for its end if the request reveals it. */
+  /** Performs a request unless the session has ended. Records the reason if the daemon reports that it has ended. */
   async #asked<Result>(ask: () => Promise<Result>, otherwise?: FailureClass): Promise<Result> {
     if (this.ended !== undefined) throw errorOf('SessionError', this.ended);
     const asked = ask().catch((error: unknown) => {

@@ -90,8 +90,8 @@ export class Client {
   }
 
   /**
-   * Cancels an execution. Returns its result if the execution was suspended. Otherwise, returns `undefined`, even if
-   * there is no such execution, because the response of another request contains the result.
+   * Cancels an execution. Returns the result of an execution that was waiting for answers. Otherwise, returns
+   * `undefined`: the response to another request contains the result, or the execution does not exist.
    */
   async cancel(path: string): Promise<any> {
     const cancel = async (): Promise<any> => {
@@ -207,7 +207,10 @@ class OwnedSocketAgent extends Agent {
   }
 }
 
-/** A socket that ignores lost data, because the daemon can reject a request before it has read the whole body. */
+/**
+ * A socket that ignores write errors after the daemon has closed the connection: the daemon can reject a request before
+ * it has read the whole body.
+ */
 class RejectableSocket extends Socket {
   override _write(...[chunk, encoding, done]: Parameters<Socket['_write']>): void {
     super._write(chunk, encoding, (error) => done(lostOnly(error)));
@@ -218,7 +221,7 @@ class RejectableSocket extends Socket {
   }
 }
 
-/** Drops the error if the peer has closed the connection. The response, if one arrives, contains the reason. */
+/** Drops the error if the daemon has closed the connection. The response, if it arrives, contains the reason. */
 function lostOnly(error?: NodeJS.ErrnoException | null): Error | null {
   return error && !['EPIPE', 'ECONNRESET'].includes(error.code ?? '') ? error : null;
 }

@@ -168,7 +168,7 @@ export class DaemonExecution {
     this.#wake();
   }
 
-  /** Aborts the calls that this process is still answering, and ends the execution if it failed in this process. */
+  /** Aborts the calls that this process is still answering, and ends an execution that failed in this process. */
   release(): void {
     for (const call of this.#calls.values()) call?.abort();
     if (this.#path === undefined) return;
@@ -265,11 +265,11 @@ export class DaemonExecution {
       if (record) return record;
       if (!(error instanceof Problem)) throw error;
       if (this.#isCancelled && error.type === 'not-found') {
-        // The execution had already ended before the cancellation, which then discarded its result.
+        // The execution had ended before the cancellation, and the cancellation discarded its result.
         return { type: 'result', result: WITHOUT_RESULT };
       }
       if (error.status === 503) {
-        // The script still waits for its answers, unless the daemon had no memory for the result.
+        // Either the script still waits for its answers, or the daemon had no memory for the result.
         this.#refused = error;
         this.#answers.unshift(...answers);
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS));

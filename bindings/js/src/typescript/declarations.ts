@@ -27,7 +27,7 @@ function signatures(schema: Schema): string {
   const entries = membersOf(schema);
   if (!entries || schema['$ref'] !== undefined || ['allOf', 'anyOf', 'oneOf', 'patternProperties'].some((key) => key in schema)) return '(...args: any[]) => Promise<any>';
   const required = requiredOf(schema);
-  // Positional arguments are the required ones in the order of `required`, followed by the others in order of name.
+  // The positional arguments are the required ones, in the order of `required`, and then the others, sorted by name.
   const rest = entries.map(([name]) => name).filter((name) => !required.includes(name)).sort();
   const types = new Map(entries.map(([name, each]) => [name, typeOf(each, 1)]));
   const ordered = [...required, ...rest].filter((name) => types.has(name));

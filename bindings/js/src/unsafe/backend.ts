@@ -86,14 +86,14 @@ async function execute(connection: Connection, params: object, { cancel, output 
   }
 }
 
-/** Returns a method that is not supported without a sandbox. */
+/** Returns a method that always fails, because a feature is not supported without a sandbox. */
 function refused(feature: string): () => Promise<never> {
   return async () => {
     throw unsupported(feature);
   };
 }
 
-/** Rejects access to files: scripts run in a host directory, whose files the program itself can read. */
+/** Rejects access to files. Scripts run in a host directory, which the embedding program can read itself. */
 const NO_FILES: ExecutionFiles = { listFiles: refused('files'), readFile: refused('files') };
 
 class PythonBackend implements Backend {

@@ -155,7 +155,7 @@ fn forked() -> PyErr {
         .exception("this sandbox was created before the process forked, and its threads do not exist in the child; create a new sandbox")
 }
 
-/// A value that owns threads, and is thus unusable in a forked child, which does not inherit them.
+/// A value that owns threads. It is unusable in a forked child, because a child does not inherit threads.
 pub(crate) struct ProcessOwned<T> {
     pub(crate) value: T,
     process: u32,

@@ -9,8 +9,8 @@ use glovebox::Stream;
 
 use crate::interrupt::Event;
 
-/// A relay that sends output to the event channel of the current step. Between steps, it keeps the output for the next
-/// step, because a script whose tool call times out continues without an answer.
+/// A relay that sends output to the event channel of the current step. Between steps, it keeps output for the next
+/// step: after a tool call has timed out, a script continues without an answer.
 #[derive(Default)]
 pub(crate) struct OutputRelay(Mutex<RelayState>);
 

@@ -150,7 +150,7 @@ impl PySandbox {
     }
 }
 
-/// An engine. All sandboxes of a process with the same `packages` option share one.
+/// An engine, shared by all sandboxes of a process with the same `packages` option.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "Engine")]
 pub(crate) struct PyEngine(ProcessOwned<Engine>);
 

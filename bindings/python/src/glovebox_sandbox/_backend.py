@@ -43,7 +43,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The type-checked options of a sandbox: the permissions and inputs of its scripts."""
+    """The validated options of a sandbox: the permissions and inputs of its scripts."""
 
     limits: Limits
     workspace: str | None

@@ -35,8 +35,8 @@ _CLASSES: dict[str, type[GloveboxError]] = {
 
 @contextlib.contextmanager
 def errors(*, of_files: bool = False, of_suspension: tuple[str, ...] = ()) -> Iterator[None]:
-    """Converts a daemon's errors to this package's errors. Errors whose type is in `of_suspension` concern a suspended
-    execution."""
+    """Converts a daemon's errors to this package's errors. Errors whose type is in `of_suspension` become
+    `SuspensionError`."""
     try:
         yield
     except Problem as problem:

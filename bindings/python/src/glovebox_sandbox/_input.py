@@ -22,7 +22,7 @@ def _input(
     on_stderr: Callable[[str], object] | None,
     token: Any,
 ) -> Input:
-    """Checks the input of an execution. Common cases come first, because every execution passes through here."""
+    """Checks the input of an execution. The common cases come first, because every execution calls this function."""
     if type(source) is not str or not source.isascii():
         source = _check.of("source", str, source)
     if name is not None:

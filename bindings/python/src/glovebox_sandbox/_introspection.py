@@ -1,5 +1,5 @@
-"""Completion and inspection of a session's names. The scripts run in a fork of the session, so getters and `__dir__`
-cannot change it."""
+"""Completion and inspection of a session's names. The queries run in a fork, so that getters and `__dir__` cannot change
+the session."""
 
 from __future__ import annotations
 

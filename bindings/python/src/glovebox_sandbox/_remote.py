@@ -1,4 +1,4 @@
-"""The code shared by the backends that run scripts in another process: unsupported options, and records of
+"""The code shared by the backends that run scripts in another process: checks for unsupported options, and records of
 executions."""
 
 from __future__ import annotations

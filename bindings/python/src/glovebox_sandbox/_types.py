@@ -26,7 +26,7 @@ import json, runpy, sys
 sys.path[:] = json.loads(sys.argv.pop(1))
 runpy.run_module("glovebox_sandbox", run_name="__main__", alter_sys=True)
 """
-"""Runs the command with the module path of this process, which can differ from that of a new one."""
+"""Runs the command with the module path of this process. A new process could have a different one."""
 
 
 @runtime_checkable
@@ -38,7 +38,7 @@ class TypeCheckingBackend(Protocol):
 
 @runtime_checkable
 class ValidatingSession(Protocol):
-    """A session of a backend that validates scripts for it."""
+    """A session whose backend validates scripts."""
 
     def diagnostics(self, input: Input, types: bool) -> list[tuple[int, int, str]]: ...
 

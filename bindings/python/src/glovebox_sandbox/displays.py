@@ -1,4 +1,4 @@
-"""The displays of scripts, in addition to their printed output."""
+"""The displays of scripts: objects that they show in addition to their printed output."""
 
 from __future__ import annotations
 

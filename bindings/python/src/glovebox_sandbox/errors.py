@@ -52,7 +52,7 @@ class SuspensionError(GloveboxError):
     """A script cannot be suspended now, or a suspended script cannot be resumed.
 
     A resumption fails if the bytes are damaged or need another interpreter, or if the script behaves differently than
-    before. It also fails if a script from a session is resumed outside a session, or the reverse.
+    before. It also fails if a script from a session is resumed outside a session, or vice versa.
     """
 
 

@@ -32,7 +32,7 @@ class Outcome:
     """The way in which a script ended."""
 
     kind: Literal["completed", "exited", "raised", "exhausted", "cancelled", "trapped"]
-    """The kind of outcome. The fields that do not belong to it are `None`."""
+    """The kind of outcome. The fields of other kinds are `None`."""
     code: int | None = None
     """`exited`: the exit code."""
     type: str | None = None

@@ -152,7 +152,7 @@ class Sandbox(Startable):
         if waits and backend == "auto":
             backend = "wasm"
         if backend in ("auto", "daemon"):
-            # Imported here, because it imports an HTTP client, which other backends do not need.
+            # Imported here, because the module imports an HTTP client, which other backends do not need.
             from . import _daemon_backend
         if backend == "auto":
             try:

@@ -161,8 +161,8 @@ class Startable:
         raise NotImplementedError
 
     def _fork_place(self, state: bytes) -> Startable:
-        """Returns the place where a fork of a suspended run is resumed: the sandbox, or a new session in its state
-        before the run."""
+        """Returns the sandbox in which a fork of a suspended run is resumed, or a new session in the state before the
+        run."""
         raise NotImplementedError
 
     def start(
@@ -200,8 +200,8 @@ class Startable:
         """Resumes a run from the bytes that `WaitingRun.suspend` returned, in this or another process, with answers as
         in `WaitingRun.answer`. Without answers, the result waits for the same calls.
 
-        The script starts again, and receives the same answers, times and random numbers as before, without calling
-        tools, until it waits for the same calls. This takes about as much CPU time as the script used before. The
+        The script starts again with the same answers, times and random numbers, and without calling tools. It runs
+        until it waits for the same calls. This takes about as much CPU time as the script used before. The
         result contains everything since the first start, but `on_stdout` and `on_stderr` receive only new output. To
         resume a run that was suspended in a session, use the session that `Sandbox.resume_suspended_session` restores.
 

@@ -82,7 +82,7 @@ class Sessions(unittest.TestCase):
         with self.assertRaises(MontyRuntimeError) as raised:
             session.feed_run("a = 'é'\r\nb = 2\rc = 3\n\n1 / 0")
         self.assertIn("line 5, in <module>\n    1 / 0\n", raised.exception.display())
-        # The driver recognizes the position as a call, so it calls the host function directly.
+        # The driver recognizes the source position as a call, and calls the host function directly.
         self.assertEqual(session.feed_run("x = 1\rif x:\r\n    y = check(x)\ry", external_lookup={"check": str}), "1")
 
     def test_deep_values_become_text(self) -> None:

@@ -89,7 +89,7 @@ class GloveboxBackend(SandboxBackendProtocol):
         if data["encoding"] == "utf-8":
             result = slice_read_response(data, offset, limit)
             if result.file_data is not None and result.next_offset is not None:
-                # The standard tests for sandboxes join pages with newlines. The last page ends as its file does.
+                # The standard tests for sandboxes join pages with newlines. The last page must end like the file.
                 result.file_data["content"] = result.file_data["content"].removesuffix("\n")
             return result
         if len(contents) > MAX_BINARY_BYTES:
