@@ -1,5 +1,5 @@
-//! WebAssembly tools for `tests/programs/build`, so that they need not be installed. They use the tools' libraries, at
-//! the versions in `Cargo.lock`.
+//! Replaces WebAssembly tools that `tests/programs/build` would otherwise have to install. Uses the libraries of these
+//! tools, at the versions in `Cargo.lock`.
 //!
 //! * `componentize CORE OUT none|command|reactor`: makes a component from a core module that was compiled with
 //!   bindings. The last argument is the adapter for its WASI preview 1 imports.

@@ -13,9 +13,9 @@ pub struct MetadataSeen {
     pub runtime: String,
     /// `true` if the execution used a prepared image.
     pub prepared: bool,
-    /// The number of bytes written to standard output, including truncated ones.
+    /// The number of bytes written to standard output, including dropped bytes.
     pub stdout_total_bytes: u64,
-    /// The number of bytes written to standard error, including truncated ones.
+    /// The number of bytes written to standard error, including dropped bytes.
     pub stderr_total_bytes: u64,
 }
 

@@ -31,7 +31,7 @@ pub struct TextMatch {
     pub min_bytes: Option<u64>,
     /// The maximum size in bytes.
     pub max_bytes: Option<u64>,
-    /// For an output stream: the number of bytes written, including truncated ones.
+    /// For an output stream: the number of bytes written, including dropped bytes.
     pub total_bytes: Option<u64>,
     /// For an output stream: `true` if it was truncated. Default: `false`.
     pub truncated: bool,

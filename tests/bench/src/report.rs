@@ -211,7 +211,7 @@ impl Report {
     }
 }
 
-/// Rounds to a number of decimals.
+/// Rounds to `digits` decimal places.
 pub(super) fn rounded(value: f64, digits: i32) -> f64 {
     let factor = 10_f64.powi(digits);
     (value * factor).round() / factor

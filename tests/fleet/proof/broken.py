@@ -1,4 +1,4 @@
-"""Tests the proof itself on the real fleet, with broken clients and a broken store, which the checks must detect."""
+"""Tests the proof itself on the real fleet: the checks must detect broken clients and a broken store."""
 
 from __future__ import annotations
 

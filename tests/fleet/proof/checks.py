@@ -63,7 +63,8 @@ def lost(record: Record) -> list[str]:
 
 
 def applied_twice(record: Record) -> list[str]:
-    """Returns sessions with more unreported counts than executions of unknown outcome: one was applied twice."""
+    """Returns sessions with more unreported counts than executions of unknown outcome. In these sessions, an execution
+    was applied twice."""
     found = []
     for session, operations in record.counters().items():
         issued = executions(operations)

@@ -10,7 +10,7 @@ from proof.client import Client
 from proof.history import History, Kind, Operation
 
 COUNTERS: dict[Kind, int] = {"execute": 50, "record": 30, "info": 20}
-# The mix of operations for every fourth session, which also includes undoing and closing.
+# The mix of operations for every fourth session. It also includes undoing and closing.
 REOPENED: dict[Kind, int] = {"execute": 40, "record": 20, "info": 20, "undo": 12, "close": 8}
 # Per hundred operations: the number whose client does not retry, and the number sent twice simultaneously.
 IMPATIENT = 4

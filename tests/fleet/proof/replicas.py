@@ -29,7 +29,7 @@ class Outdated:
 
 
 def explained(violations: list[str], directory: Path, servers: list[str]) -> list[str]:
-    """Appends the outdated copies of a session to each violation, which begins with the session's name."""
+    """Appends the outdated copies of a session to its violations. A violation begins with the session's name."""
     found: dict[str, list[Outdated]] = {}
     for server in servers:
         for session, copies in outdated(directory / f"{server}.log", server).items():

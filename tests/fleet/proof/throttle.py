@@ -1,4 +1,4 @@
-"""A TCP proxy in front of the object store, which can delay or refuse traffic."""
+"""A TCP proxy in front of the object store. The proxy can delay or refuse traffic."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 // Standard input and output as WASI streams with synchronous reads and writes. The streams in jco's library use a
-// separate thread, which passes large data to this thread's event loop. That loop stops while a component runs. So an
-// answer larger than a pipe would never arrive, and waiting for a line would keep a processor busy.
+// separate thread, which passes large data to this thread's event loop. That loop stops while a component runs. An
+// answer larger than a pipe would therefore never arrive, and waiting for a line would keep a processor busy.
 import { readSync, writeSync } from 'node:fs';
 import { _setStderr, _setStdin, _setStdout } from '@bytecodealliance/preview2-shim/cli';
 import { streams } from '@bytecodealliance/preview2-shim/io';

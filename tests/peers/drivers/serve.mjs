@@ -55,8 +55,8 @@ async function answer(peer, request) {
 }
 
 /**
- * Answers requests until standard input ends. A peer has the functions `open()`, `run(session, code)`, which returns
- * the output, and `close(session)`.
+ * Answers requests until standard input ends. A peer has the functions `open()`, `run(session, code)` and
+ * `close(session)`. `run` returns the output.
  */
 export async function serve(peer) {
   for await (const line of createInterface({ input: process.stdin })) {

@@ -17,8 +17,8 @@ from typing import Any
 
 # Maximum number of calls in a turn, which also has a time budget.
 MAX_CALLS = 200
-# The first call of a turn refills the processor's caches, which other contestants have used in the meantime. The call
-# is not counted if that makes a visible difference.
+# The first call of a turn refills the processor's caches, which other contestants have used since the last turn. It is
+# not counted if it is faster than this, because refilling then makes up a visible part of its time.
 WARM_UP_BELOW_MS = 10.0
 
 

@@ -76,8 +76,8 @@ class Driver:
         return result
 
     def alive(self) -> bool:
-        """Returns `True` if the process is running. Does not reap it, so that its ID, which is also its group's ID, is
-        not reused."""
+        """Returns `True` if the process is running. Does not reap the process, because its ID is also the group's ID
+        and must not be reused."""
         if self.process.returncode is not None:
             return False
         return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
@@ -97,7 +97,7 @@ class Driver:
             self.process.wait()
 
     def close(self) -> None:
-        """Closes the standard input, so that the process ends itself and its children. Kills it if it does not."""
+        """Closes the standard input, so that the process and its children end. Kills them if they do not end."""
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):
             self.process.stdin.close()

@@ -29,7 +29,7 @@ print(len(receipts), receipts[0], receipts[-1])"""
 
 
 def javascript(calls: int) -> str:
-    """Returns the script of `python` in JavaScript."""
+    """Like `python`, but returns the script in JavaScript."""
     return f"""var receipts = [];
 for (let number = 0; number < {calls + 2}; number++) receipts.push(await pay({{ invoice: number }}));
 console.log(String(receipts.length), receipts[0], receipts[receipts.length - 1]);"""

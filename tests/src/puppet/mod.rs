@@ -171,7 +171,7 @@ impl Puppet {
                 _ => Value::Null,
             });
         }
-        // The values may be far apart in memory, but most of them are near the result: one read fetches these.
+        // The values may be far apart in memory, but most of them are near the result. One read fetches those.
         let near = self.read(RESULT, 2_048);
         let mut read = |at: u32, len: u32| match near_part(&near, at, len) {
             Some(part) => part.to_vec(),

@@ -1,4 +1,4 @@
-//! Checks the crate graph in `CONTRIBUTING.md`, which is generated from the manifests. `BLESS=1` writes it.
+//! Checks the crate graph in `CONTRIBUTING.md`, which is generated from the manifests. `BLESS=1` writes the graph.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

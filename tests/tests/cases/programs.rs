@@ -115,8 +115,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Tests that an agent that does not handle a sandbox error exits with the error. The quota allows one session, and
-    /// the agents do not handle the failed fork.
+    /// Tests an agent whose fork fails, because the quota allows one session. The agents do not handle the error, so
+    /// they must exit with it.
     fn unhandled_error_ends_the_agent(&self, bytes: &[u8]) -> Result<(), Failed> {
         let mut quotas = Quotas::default();
         quotas.sessions = 1;

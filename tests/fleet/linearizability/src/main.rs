@@ -78,8 +78,7 @@ fn is_linearizable(operations: &[Operation]) -> bool {
         return true;
     }
     // Simultaneous events are treated as concurrent: calls precede responses. An operation without an end responds
-    // after all other events, when its result no longer matters; that is equivalent to an operation that never
-    // happened.
+    // after all other events. Its result no longer matters then, so the operation might as well never have happened.
     let mut events = Vec::new();
     for (process, operation) in operations.iter().enumerate() {
         events.push((operation.begun, false, process, Action::Call(*operation)));

@@ -111,7 +111,7 @@ impl Embedder {
     }
 }
 
-/// Polls a future that never waits for another thread until it is ready.
+/// Polls a future until it is ready. The future must not wait for another thread.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {

@@ -190,7 +190,7 @@ fn unread_answers_do_not_block_the_next_request() {
     let daemon = TestDaemon::with(http(|http| (http.bodies_bytes, http.connections) = (64 << 20, 64)));
     daemon.open("s");
     daemon.prints("s", "print(open('large', 'w').write('x' * (1 << 20)))");
-    // The answers total 16 MiB, less than a client can hold.
+    // The answers total 16 MiB. A client can hold more than that.
     let stuck: Vec<_> = (0..16).map(|_| daemon.begin("GET", "/v1/sessions/s/files/large", &[], b"")).collect();
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(daemon.prints("s", "print(1)"), "1\n");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{LONG, MIB, assert_others_work, error, grown, ok, open, puppet};
 
-/// The address in the puppet's memory of bytes that are not text.
+/// The address of bytes that are not text, in the puppet's memory.
 const PLACE: u32 = 256 << 20;
 
 fn blob(puppet: &mut Puppet, bytes: &[u8]) -> Value {

@@ -252,7 +252,7 @@ fn values_of_a_message_take_bounded_memory() {
     if !in_child("mcp::endpoints::values_of_a_message_take_bounded_memory", Duration::from_secs(200)) {
         return;
     }
-    // The values need 40 times the memory of their text, which is 8 MiB.
+    // The text has 8 MiB, and its values need 40 times as much memory.
     const COUNT: usize = (8 << 20) / 3;
     let inner = UpstreamScript::new(
         &json!([tool("many", json!({}))]),

@@ -348,7 +348,7 @@ fn number_of_connected_clients_is_limited() {
         let body = initialize(version, "x", &json!({}));
         answer(server.send(&[("mcp-protocol-version", version)], body.as_bytes()))
     };
-    // `initialize` connects a client even if it names a version that has no `initialize`.
+    // `initialize` connects a client even if the client requests a version that has no `initialize`.
     let versions = ["2025-06-18", "2026-07-28"];
     for (version, _) in versions.into_iter().cycle().zip(0..1_024) {
         let (status, text) = connect(version);

@@ -100,7 +100,7 @@ fn total_body_size_and_body_time_are_limited() {
     assert_eq!(ask().ok()["stdout"], "1\n", "the memory is free again");
 }
 
-/// Returns a server with 896 KiB of memory for requests and responses, which executes one script at a time.
+/// Returns a server that executes one script at a time, with 896 KiB of memory for requests and responses.
 fn small_server() -> Server {
     let admission = Admission { running: 1, waiting: 8, wait_ms: 20_000, ..Admission::default() };
     Server::start(Setup {
@@ -163,7 +163,7 @@ fn total_size_of_stored_responses_is_limited() {
     let server = Server::start(http(|http| (http.bodies_bytes, http.body_time) = (2 << 20, Duration::from_secs(1))));
     let prints = |bytes: usize| json!({"language": "python", "source": format!("print('x' * {bytes})")}).to_string();
     let ask = |key: &str| server.ask("POST", "/v1/execute", &[("idempotency-key", key)], prints(100_000).as_bytes());
-    // An eighth of the memory is reserved for stored responses, which is enough for two.
+    // An eighth of the memory is reserved for stored responses, enough for two of them.
     let answers = ["1", "2", "3"].map(|key| ask(key).body);
     assert_eq!(ask("1").problem(), (409, "idempotency-key".into()), "the request ran and must not run again");
     assert_eq!((ask("2").body, ask("3").body), (answers[1].clone(), answers[2].clone()));
@@ -182,7 +182,7 @@ fn queued_executions_are_limited() {
     until("one waits", || metric(&server, "glovebox_waiting") == 1);
     let third = quick(&server);
     assert_eq!((third.problem(), third.header("retry-after")), ((503, "unavailable".into()), Some("1")));
-    // A request that leaves the queue frees its position for another.
+    // A request that leaves the queue frees its position for another request.
     drop(second);
     until("nobody waits", || metric(&server, "glovebox_waiting") == 0);
     let body = json!({"language": "python", "source": "print(1)"}).to_string();

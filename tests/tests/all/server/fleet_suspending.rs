@@ -183,7 +183,7 @@ fn unanswered_step_in_a_fleet_is_repeated_without_running_twice() {
     assert_eq!((sent.len(), sent.iter().all(|step| *step == sent[0])), (3, true), "{sent:?}");
     assert!(sent[0].1.starts_with("one/step/"), "{}", sent[0].1);
     assert_eq!(server.get("/v1/sessions/s").header("etag"), generation.as_deref(), "it was not run again");
-    // The last step ran with the first answer.
+    // The step whose answer was lost ran with the first answer.
     engine.lose_answer();
     assert_eq!(proceed(&server, &execution, &json!([{"id": 1, "value": "two"}])).status, 503);
     let done = proceed(&server, &execution, &json!([{"id": 1, "value": "other"}]));
@@ -233,7 +233,7 @@ fn execution_in_a_fleet_is_kept_while_there_is_no_memory_for_its_bytes() {
     let server = server_with_memory(&engine, 6 << 20);
     open(&server, "s");
     value(&server, "import random; y = random.randbytes(600_000)");
-    // An execution keeps its tools while it waits, which leaves 660 kB. Each list counts as 800 bytes.
+    // The tools of a waiting execution stay in memory. This leaves 660 kB. Each list counts as 800 bytes.
     let tools = json!([{"name": "ask", "schema": {"default": vec![[0]; 6_050]}}]);
     let body = json!({"language": "python", "source": "tools.ask()", "tools": tools});
     let occupant = server.post("/v1/execute", &body);

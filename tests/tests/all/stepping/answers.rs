@@ -153,7 +153,7 @@ except tools.ToolTimeout: print('late')",
 
 #[test]
 fn unanswered_calls_do_not_block_the_tool() {
-    // A handler that does not return counts against its tool, but calls that the caller answers run no handler.
+    // A handler that does not return counts against its tool. Calls that the caller answers run no handler.
     let sandbox = stepped(Language::Python, &[], |policy| {
         policy.limits.tool_timeout_ms = 1;
         policy.limits.tool_calls = 200;

@@ -229,7 +229,7 @@ async fn output_to_file() -> Result<String, SandboxError> {
     Ok(contents(&session, "out").await?.len().to_string())
 }
 
-/// Makes calls until the quota of started executions, which is two, is exhausted. Dropped calls do not count.
+/// Makes calls until the quota of two started executions is exhausted. Dropped calls do not count.
 async fn too_many_calls() -> Result<String, SandboxError> {
     let session = open().await?;
     let (writer, reader) = wit_stream::new();

@@ -74,8 +74,8 @@ pub(super) fn nodes(run: &mut Run, config: Config) -> Value {
     [100, 70, 50, 40, 35, 30].into_iter().map(each).collect()
 }
 
-/// Compares values of `at_most`, the load above which a session leaves the node that has it in memory, for a fleet with
-/// few nodes.
+/// Compares values of `at_most` for a fleet with few nodes. Above this load, a session leaves the node that has it in
+/// memory.
 pub(super) fn affinities(run: &mut Run, config: Config) -> Value {
     let each = |at_most: u32| {
         let placement = Placement::Warm { at_most };

@@ -52,7 +52,7 @@ pub(super) fn assumptions(run: &mut Run, config: Config) -> Value {
     let each = |(name, config): (&str, Config)| {
         let report = run(name, config.clone());
         let mut value = compared("assumption", json!(name), &config, &report);
-        // The nodes needed at 70% processor load, and those needed for the memory, both without a failure.
+        // The number of nodes for a processor load of 70%, and the number for the memory, both without a failure.
         let busy = report.busy_s.iter().sum::<f64>() / config.window_s;
         let per_million = 1e6 / f64::from(config.sessions);
         value["nodes_by_processor"] = json!(round(busy / 0.7 / f64::from(config.cores) * per_million));
