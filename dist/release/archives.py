@@ -14,7 +14,7 @@ from .places import SUMS
 
 def tar_gz(path: Path, directory: str, files: Mapping[str, Path | bytes], epoch: int, programs: frozenset[str] = frozenset()) -> Path:
     """Writes a `.tar.gz` with all files under one directory, sorted, owned by user 0, and with the same time stamp.
-    `programs` are executable."""
+    The files in `programs` are executable."""
     with path.open("wb") as file, gzip.GzipFile("", "wb", compresslevel=9, fileobj=file, mtime=epoch) as packed:
         # Use the GNU format, because the library chooses the time stamps in PAX headers.
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:

@@ -48,7 +48,7 @@ class Part:
 
 
 def licence_texts(names: Iterable[str]) -> list[str]:
-    """Returns the paths of licence files, which have one of the usual names."""
+    """Returns the paths of licence files, recognized by their names."""
     prefixes = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE", "COPYRIGHT")
     code = (".rs", ".py", ".pyc")
     return sorted(each for each in names if each.rpartition("/")[2].upper().startswith(prefixes) and not each.endswith(code))
@@ -221,7 +221,7 @@ def npm(lock: Path, licences: Path | None = None) -> list[Part]:
     found = []
     for path, entry in sorted(json.loads(lock.read_text())["packages"].items()):
         name = path.rpartition("node_modules/")[2]
-        # Skip optional packages for other platforms, which are not shipped and would make up most of the list.
+        # Skip optional packages for other platforms. They are not shipped, and would make up most of the list.
         if name and not entry.get("optional") and not entry.get("link"):
             purl = f"pkg:npm/{quote(name, safe='/')}@{entry['version']}"
             licence = entry.get("license", "NOASSERTION")

@@ -84,7 +84,7 @@ class Room:
         return done.stdout
 
     def with_path(self, *directories: Path) -> Room:
-        """Returns the same room with the programs in additional directories."""
+        """Returns this room with the programs in additional directories."""
         return Room(self.base, directories + self.extra_path)
 
 

@@ -11,7 +11,7 @@ from .inventory import Part
 from .places import ReleaseError
 
 NAMESPACE = uuid.UUID("3f1f4f0c-0b1c-5d0e-9a53-6c5a4e6f7a10")
-"""The namespace of identifiers, which are derived from names, so that they are reproducible."""
+"""The namespace of identifiers. Identifiers are derived from names, so that they are reproducible."""
 
 
 def sbom(parts: Iterable[Part], version: str, epoch: int) -> str:

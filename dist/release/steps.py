@@ -183,7 +183,7 @@ def timed_call(check: Check, venv: Path, imports: str) -> str:
 
 
 def first_call_result(printed: str, seconds: float) -> str:
-    """Checks the output of a first call, which includes progress messages, and its duration."""
+    """Checks the output of a first call, including its progress messages, and the duration."""
     if any(word in printed for word in ("compiling", "booting", "fetching")):
         raise Failed(f"the first call prepared an interpreter:\n{textwrap.indent(printed.strip(), '    ')}")
     same("the first call", (printed.strip().splitlines() or [""])[-1], "1")
