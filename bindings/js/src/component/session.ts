@@ -88,7 +88,7 @@ export class Session implements AsyncDisposable {
     return this.#access.enter((handle) => handle.undoTo(checkpoint));
   }
 
-  /** Serializes the session for `Sandbox.resume`, with any provider that has the same runtime. */
+  /** Serializes the session for `Sandbox.resume`, in any provider with the same runtime. */
   async hibernate(): Promise<Uint8Array> {
     return this.#access.enter((handle) => {
       const blob = handle.hibernate();

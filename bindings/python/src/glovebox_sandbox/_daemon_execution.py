@@ -134,7 +134,8 @@ class Execution:
         self._handlers = handlers
         self._listener, self._token = listener, token
         self._is_direct = listener is None and token is None
-        """True if the calling thread sends the requests itself, because there is no output to stream and no token to watch."""
+        """True if the calling thread sends the requests itself, because no output is streamed and no token is
+        watched."""
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._requests: queue.SimpleQueue[tuple[str, str | None] | None] = queue.SimpleQueue()
         self._path: str | None = None

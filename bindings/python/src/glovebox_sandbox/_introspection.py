@@ -1,5 +1,5 @@
-"""Completion and inspection of a session's names. The queries run in a fork, so that getters and `__dir__` cannot change
-the session."""
+"""Completion and inspection of a session's names. The queries run in a fork, so that getters and `__dir__` cannot
+change the session."""
 
 from __future__ import annotations
 

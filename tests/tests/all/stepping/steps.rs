@@ -169,8 +169,8 @@ asyncio.run(main())",
     }
 }
 
-/// Returns the calls that the script waits for. Sets no maximum wait, because `advance` would also return the calls when
-/// that wait expires.
+/// Returns the calls that the script waits for. Sets no maximum wait, because `advance` would also return the calls
+/// when that wait expires.
 fn needs_without_end(started: &Started) -> Vec<ToolRequest> {
     match started.advance(Vec::new(), None).unwrap() {
         Step::NeedsTools(requests) => requests,

@@ -128,8 +128,8 @@ fn start(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<Start> {
 }
 
 /// Returns `true` if `program` finds a bundle without a flag. A command that a Python package installed finds the
-/// bundles in its Python environment. `running` is then the Python interpreter. A flag with the bundle's path would stop
-/// working when an update of Python changes the path.
+/// bundles in its Python environment. `running` is then the Python interpreter. A flag with the bundle's path would
+/// stop working when an update of Python changes the path.
 fn is_found_by(program: &Path, running: &Path, bundle: &Path) -> bool {
     let bundle = fs::canonicalize(bundle).unwrap_or_else(|_| bundle.to_owned());
     let environment = program.parent().and_then(Path::parent);

@@ -378,8 +378,8 @@ impl<'a> Worker<'a> {
         let session = sandbox.resume_suspended_session(suspended, ResumeOptions::default())?;
         let (cancel, printer) = (CancelToken::new(), self.printer.clone());
         let started = session.start(suspended.request().on_output(printer.listener()).cancel(&cancel))?;
-        // Resuming repeats the snippet's computations. Their limit is the client's limit or the default limit, whichever
-        // is higher.
+        // Resuming repeats the snippet's computations. Their limit is the client's limit or the default limit,
+        // whichever is higher.
         let (feed_limit, _) = self.config.as_ref().context("the session is not configured")?.times();
         let Step::NeedsTools(calls) = started.advance(Vec::new(), Some(feed_limit.max(DEFAULT_FEED)))? else {
             bail!("the suspended snippet is not waiting for a call");
