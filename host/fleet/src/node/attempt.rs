@@ -231,7 +231,9 @@ impl Attempt {
             return Ok(Some(JournalStep::Tool(self.ask(running, call).await)));
         }
         let key = self.machine.suspended_key(&self.state.session.name);
-        match suspending::suspend(&running.started, key).await? {
+        // A busy node needs time for the session's state even if scripts may run only for a moment.
+        let max = self.machine.policy().limits.timeout().max(self.machine.queue);
+        match suspending::suspend(&running.started, key, max).await? {
             SuspendAttempt::Suspended(suspended) => self.suspended_step(running, suspended).map(Some),
             SuspendAttempt::Never(reason) => {
                 let refused = running.waits_for.first().map(|call| AnsweredCall {

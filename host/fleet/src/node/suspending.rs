@@ -30,11 +30,16 @@ pub(super) struct SuspendedExecution {
     pub(super) execution: Arc<Execution>,
 }
 
-/// Suspends an execution that waits for its caller. `key` seals the bytes.
-pub(super) async fn suspend(started: &Arc<Started>, key: Option<SessionKey>) -> Result<SuspendAttempt, StepError> {
-    let started = Arc::clone(started);
+/// Suspends an execution that waits for its caller. `key` seals the bytes. An attempt that takes longer than `max`
+/// cancels the execution, and the engine retries the step.
+pub(super) async fn suspend(
+    started: &Arc<Started>,
+    key: Option<SessionKey>,
+    max: Duration,
+) -> Result<SuspendAttempt, StepError> {
+    let suspending = Arc::clone(started);
     let attempt = blocking(move || {
-        let suspended = match started.suspend() {
+        let suspended = match suspending.suspend() {
             Ok(suspended) => suspended,
             Err(SuspendError::Refused(refusal @ SuspendRefusal::JournalFull)) => {
                 return Ok(SuspendAttempt::Never(format!("the execution cannot be suspended: {refusal}")));
@@ -44,7 +49,7 @@ pub(super) async fn suspend(started: &Arc<Started>, key: Option<SessionKey>) -> 
             }
             Err(error) => return Err(StepError::failed(&error)),
         };
-        match started.advance(Vec::new(), None).map_err(|error| StepError::failed(&error))? {
+        match suspending.advance(Vec::new(), None).map_err(|error| StepError::failed(&error))? {
             Step::Done(execution) => Ok(SuspendAttempt::Suspended(SuspendedExecution {
                 calls: suspended.tool_requests(),
                 bytes: suspended.to_bytes(key.as_ref()),
@@ -55,11 +60,18 @@ pub(super) async fn suspend(started: &Arc<Started>, key: Option<SessionKey>) -> 
             }
         }
     });
-    let attempt = attempt.await?;
+    let attempt = within(max, attempt).await.inspect_err(|_| started.cancel())?;
     if matches!(attempt, SuspendAttempt::Continues) {
         tokio::time::sleep(INTERVAL).await;
     }
     Ok(attempt)
+}
+
+/// Waits at most `max` for an attempt to suspend an execution.
+async fn within<T>(max: Duration, attempt: impl Future<Output = Result<T, StepError>>) -> Result<T, StepError> {
+    tokio::time::timeout(max, attempt).await.unwrap_or_else(|_| {
+        Err(StepError::Later(format!("suspending the execution took longer than {} ms", max.as_millis())))
+    })
 }
 
 /// Reads the bytes of an execution that was suspended in a session. The bytes may be untrusted. Must be called on a
@@ -76,5 +88,30 @@ pub(super) fn read(bytes: &[u8], key: Option<&SessionKey>) -> Result<Suspended, 
         false => Err(StepError::invalid(
             "the execution was suspended outside a session, so it cannot be resumed in a session",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn attempts_are_limited_in_time() {
+        let later = |ms: u64| async move {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            Ok::<_, StepError>(ms)
+        };
+        let short = Duration::from_millis(100);
+        assert!(matches!(within(Duration::ZERO, ready(Ok(0))).await, Ok(0)), "no time is needed");
+        assert!(matches!(within(Duration::from_secs(60), later(20)).await, Ok(20)));
+        for (name, late) in [("late", within(short, later(60_000)).await), ("never", within(short, pending()).await)] {
+            let error = late.unwrap_err();
+            assert!(matches!(error, StepError::Later(_)), "{name}: another node can suspend the execution");
+            assert_eq!(error.to_string(), "suspending the execution took longer than 100 ms", "{name}");
+        }
+        let failed = within(short, ready(Err::<u64, _>(StepError::invalid("no")))).await.unwrap_err();
+        assert!(matches!(failed, StepError::Never(400, _)), "{failed}");
     }
 }

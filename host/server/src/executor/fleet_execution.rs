@@ -323,7 +323,7 @@ impl SteppedExecution for FleetExecution {
         })
     }
 
-    fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
+    fn suspend(&self, _: usize) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
         Box::pin(async move {
             if !self.start.is_suspendable {
                 return Err(ServiceError::NotSuspendable(NOT_STARTED_SUSPENDABLE.into()));

@@ -105,7 +105,7 @@ impl SteppedExecution for LocalExecution {
         })
     }
 
-    fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
+    fn suspend(&self, _: usize) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
         Box::pin(async move {
             let (started, key) = (self.started()?, self.key.clone());
             let max_calls_bytes = self.calls_bytes.load(Ordering::Relaxed).saturating_add(MAX_LATE_CALLS_BYTES);

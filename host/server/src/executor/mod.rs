@@ -121,13 +121,14 @@ pub(crate) trait SteppedExecution: Send + Sync {
 
     /// Turns the execution into sealed bytes while it waits for answers
     /// ([`Script::is_suspendable`](crate::Script::is_suspendable)). The execution then ends, and
-    /// [`advance`](Self::advance) returns a result with the outcome `cancelled`. The caller must reserve memory for the
-    /// bytes.
+    /// [`advance`](Self::advance) returns a result with the outcome `cancelled`. The caller must reserve memory for
+    /// `max_bytes`. An executor in this process stays below them.
     ///
     /// # Errors
     /// Fails with [`ServiceError::NotSuspendable`] if the execution is not suspendable, or cannot be suspended in its
-    /// current state. The execution then continues to wait.
-    fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>>;
+    /// current state. The execution then continues to wait. Fails with [`ServiceError::WorkerDied`] if a worker sends
+    /// more than `max_bytes`.
+    fn suspend(&self, max_bytes: usize) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>>;
 
     /// Returns a token that is cancelled when an execution ends after its first step. [`advance`](Self::advance) then
     /// returns the result without waiting for the script.

@@ -216,8 +216,9 @@ impl Tenant {
                     Ok(ExecutorStep::Done(finished)) => tenant.finish(stepping, *finished),
                     _ => {
                         // A script that is only cancelled can make calls while it handles the exception. Suspend it
-                        // first, because only the request with the claim may continue the script.
-                        let _ = stepping.started.suspend().await;
+                        // first, because only the request with the claim may continue the script. The bytes are not
+                        // needed.
+                        let _ = stepping.started.suspend(0).await;
                         tenant.end(stepping).await
                     }
                 };

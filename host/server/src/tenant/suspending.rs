@@ -70,7 +70,7 @@ impl Tenant {
         let Some((id, SuspensionState::Waiting(stepping))) = back.keep() else { return Err(ServiceError::Panicked) };
         let tenant = self.clone();
         // Runs in a separate task, so that the execution is not lost if the client disconnects.
-        let suspend = async move { tenant.to_bytes(id, *stepping).await };
+        let suspend = async move { tenant.to_bytes(id, *stepping, max_bytes).await };
         let suspended = tokio::spawn(suspend.in_current_span()).await;
         let changed = suspended.map_err(|_| {
             self.inner.suspended.forget(execution);
@@ -102,10 +102,15 @@ impl Tenant {
         Ok(bytes.saturating_add(MAX_STATE_GROWTH_BYTES))
     }
 
-    /// Turns an execution into bytes, ends it and forgets it. If that fails, suspends it again. The caller must poll
-    /// the future to completion.
-    async fn to_bytes(&self, id: String, stepping: StepwiseExecution) -> Result<ChangeResult<Vec<u8>>, ServiceError> {
-        let bytes = match stepping.started.suspend().await {
+    /// Turns an execution into at most `max_bytes`, ends it and forgets it. If that fails, suspends it again. The
+    /// caller must poll the future to completion.
+    async fn to_bytes(
+        &self,
+        id: String,
+        stepping: StepwiseExecution,
+        max_bytes: usize,
+    ) -> Result<ChangeResult<Vec<u8>>, ServiceError> {
+        let bytes = match stepping.started.suspend(max_bytes).await {
             Ok(bytes) => bytes,
             Err(error) => {
                 return match self.suspend(id.clone(), stepping, false) {

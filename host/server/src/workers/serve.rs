@@ -355,7 +355,7 @@ impl WorkerSide {
                 return Ok(json_reply(&self.advance(execution, answers).await?));
             }
             ToWorker::Suspend { execution } => {
-                let suspended = self.find(execution)?.run.suspend().await?;
+                let suspended = self.find(execution)?.run.suspend(usize::MAX).await?;
                 return Ok(Message::reply(&(), suspended));
             }
             ToWorker::ListLeft { execution, pattern } => {

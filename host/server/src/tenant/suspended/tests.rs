@@ -16,7 +16,7 @@ impl SteppedExecution for FakeExecution {
         Box::pin(async move { Err(ServiceError::Panicked) })
     }
 
-    fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
+    fn suspend(&self, _: usize) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
         Box::pin(async move { Err(ServiceError::Panicked) })
     }
 

@@ -338,7 +338,8 @@ impl WorkerFiles {
     pub(crate) fn read(&self, path: &str, size_bytes: u64) -> Result<Vec<u8>, ServiceError> {
         // The caller has reserved memory for the contents.
         let ask = ToWorker::ReadLeft { execution: self.execution, path: path.to_owned() };
-        let ((), bytes) = self.runtime.block_on(self.live.peer.call(&ask, Vec::new()))?;
+        let max_bytes = usize::try_from(size_bytes).unwrap_or(usize::MAX);
+        let ((), bytes) = self.runtime.block_on(self.live.peer.call_reserved(&ask, Vec::new(), max_bytes))?;
         // The files of a finished execution do not change, so a different length means that the worker is faulty.
         if u64::try_from(bytes.len()) == Ok(size_bytes) { Ok(bytes) } else { Err(ServiceError::WorkerDied) }
     }
@@ -426,11 +427,10 @@ impl SteppedExecution for WorkerExecution {
         })
     }
 
-    fn suspend(&self) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
+    fn suspend(&self, max_bytes: usize) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {
         Box::pin(async move {
-            // The caller has reserved memory for the bytes.
             let ask = ToWorker::Suspend { execution: self.execution };
-            let ((), bytes) = self.live.peer.call(&ask, Vec::new()).await?;
+            let ((), bytes) = self.live.peer.call_reserved(&ask, Vec::new(), max_bytes).await?;
             Ok(bytes)
         })
     }

@@ -75,6 +75,21 @@ impl CallHandler for LongReplies {
     }
 }
 
+/// Returns a stepwise execution that the worker has started.
+fn execution(live: Arc<LiveWorker>, reply_budget: Option<ReplyBudget>) -> WorkerExecution {
+    WorkerExecution {
+        live,
+        execution: 1,
+        wants_files: false,
+        reply_budget,
+        cancel: CancelToken::new(),
+        script: Mutex::default(),
+        ended: CancellationToken::new(),
+        runtime: Handle::current(),
+        _hook: CancelToken::new().on_cancel(|| {}),
+    }
+}
+
 #[tokio::test]
 async fn replies_are_charged_until_their_values_are_dropped() {
     let bytes = ByteBudget::new(1 << 20, Duration::ZERO, []);
@@ -98,21 +113,39 @@ async fn replies_are_charged_until_their_values_are_dropped() {
     drop(listed);
     assert_eq!(used(), 0);
 
-    let started = WorkerExecution {
-        live,
-        execution: 1,
-        wants_files: false,
-        reply_budget: budget,
-        cancel: CancelToken::new(),
-        script: Mutex::default(),
-        ended: CancellationToken::new(),
-        runtime: Handle::current(),
-        _hook: CancelToken::new().on_cancel(|| {}),
-    };
+    let started = execution(live, budget);
     let step = started.advance(Vec::new()).await;
     assert!(matches!(step, Ok(ExecutorStep::NeedsTools { .. })) && used() >= LONG, "calls to tools: {}", used());
     drop(step);
     assert_eq!(used(), 0);
+}
+
+/// A worker whose replies contain this many bytes of data.
+struct DataReplies(usize);
+
+impl CallHandler for DataReplies {
+    fn answer(self: Arc<Self>, _: Message, _: CancelToken, reply: Reply) {
+        reply.send(Ok(Message::reply(&(), vec![7; self.0])));
+    }
+}
+
+#[tokio::test]
+async fn worker_cannot_send_more_than_is_reserved_for_it() {
+    let max = 100_000;
+    for (len, fits) in [(0, true), (max - 1, true), (max, true), (max + 1, false), (10 * max, false)] {
+        let (here, there) = UnixStream::pair().unwrap();
+        let _worker = Peer::start(there, Arc::new(DataReplies(len)));
+        let peer = Peer::start(here, Arc::new(LongReplies));
+        let live = Arc::new(LiveWorker::new(peer, Command::new("true").spawn().unwrap()));
+        let suspended = execution(Arc::clone(&live), None).suspend(max).await;
+        match suspended {
+            Ok(bytes) => assert!(fits && bytes.len() == len, "{len}"),
+            Err(error) => assert!(!fits && matches!(error, ServiceError::WorkerDied), "{len}: {error}"),
+        }
+        let left = WorkerFiles::new(&live, 1, None);
+        let read = spawn_blocking(move || left.read("/a", max as u64)).await.unwrap();
+        assert_eq!(read.is_ok(), len == max, "a file of {len} bytes instead of {max}");
+    }
 }
 
 /// A worker that describes the variables of every session with this JSON.

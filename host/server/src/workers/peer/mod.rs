@@ -108,8 +108,7 @@ struct UnsentPart {
 /// A call to the other side, waiting for its reply.
 struct WaitingCall {
     then: Box<dyn FnOnce(Result<Message, ServiceError>) + Send>,
-    /// The memory budget for the reply. `None` if the caller has reserved memory or trusts the other side.
-    budget: Option<ReplyBudget>,
+    memory: ReplyMemory,
     /// Sends a cancellation when the caller cancels the call.
     _hook: Option<OnCancel>,
 }
@@ -178,6 +177,23 @@ impl Peer {
         self.call_until(request, bytes, budget, &cancel).await?.parse().await
     }
 
+    /// Like [`call`](Self::call), for a caller that has reserved memory for `max_bytes` of data in the reply. A longer
+    /// reply is treated like the death of the worker, and is discarded before it is read.
+    pub(super) async fn call_reserved<T: DeserializeOwned>(
+        &self,
+        request: &impl Serialize,
+        bytes: Vec<u8>,
+        max_bytes: usize,
+    ) -> Result<(T, Vec<u8>), ServiceError> {
+        let cancel = CancelToken::new();
+        let _guard = CancelOnDrop(cancel.clone());
+        let (sender, receiver) = oneshot::channel();
+        self.call_with(request, bytes, ReplyMemory::Reserved(max_bytes), &cancel, move |reply| {
+            let _ = sender.send(reply);
+        });
+        receiver.await.unwrap_or(Err(ServiceError::WorkerDied))?.result()
+    }
+
     /// Calls the other side. If `cancel` is cancelled, the other side is notified, and its reply is still awaited.
     /// Returns the unparsed reply.
     pub(super) async fn call_until(
@@ -206,6 +222,19 @@ impl Peer {
         cancel: &CancelToken,
         then: impl FnOnce(Result<Message, ServiceError>) + Send + 'static,
     ) {
+        let memory = budget.map_or(ReplyMemory::Unlimited, ReplyMemory::Budget);
+        self.call_with(request, bytes, memory, cancel, then);
+    }
+
+    /// Like [`call_then`](Self::call_then), with any limit on the memory for the reply.
+    fn call_with(
+        &self,
+        request: &impl Serialize,
+        bytes: Vec<u8>,
+        memory: ReplyMemory,
+        cancel: &CancelToken,
+        then: impl FnOnce(Result<Message, ServiceError>) + Send + 'static,
+    ) {
         let message = Message::new(request, bytes);
         if !message.fits(MAX_CALL_JSON_BYTES) {
             return then(Err(ServiceError::Invalid(format!(
@@ -222,7 +251,7 @@ impl Peer {
                 drop(waiting);
                 return then(Err(ServiceError::NoWorker));
             }
-            waiting.insert(number, WaitingCall { then: Box::new(then), budget, _hook: None });
+            waiting.insert(number, WaitingCall { then: Box::new(then), memory, _hook: None });
         }
         self.send(Frame { kind: CALL, number, message });
         let canceller = self.clone();
@@ -355,8 +384,8 @@ impl Peer {
                 CANCEL => calls.cancel(number),
                 REPLY => {
                     // Waiting for the budget would delay all other replies.
-                    let budget = self.0.waiting.lock().get(&number).and_then(|call| call.budget.clone());
-                    let reply = match budget.map_or(Ok(None), |budget| budget.reserve(&header)) {
+                    let memory = self.0.waiting.lock().get(&number).map(|call| call.memory.clone());
+                    let reply = match memory.map_or(Ok(None), |memory| memory.reserve(&header)) {
                         Ok(room) => Ok(Message { room, ..read_message(&mut read, &header).await? }),
                         Err(error) => {
                             skip_message(&mut read, &header).await?;
@@ -377,6 +406,37 @@ impl Peer {
 /// Maximum length in bytes of a reply that is read even if the budget is exhausted. An error reply would be about as
 /// long. The JSON part counts twice.
 const SHORT_REPLY_BYTES: usize = 4 << 10;
+
+/// The memory for the reply to a call.
+#[derive(Clone, Debug)]
+enum ReplyMemory {
+    /// The caller trusts the other side.
+    Unlimited,
+    /// Reserved when the reply arrives.
+    Budget(ReplyBudget),
+    /// Reserved by the caller, for this many bytes of data and for short JSON.
+    Reserved(usize),
+}
+
+impl ReplyMemory {
+    /// Checks that there is memory for a reply, and reserves it if the caller has not done so.
+    fn reserve(&self, header: &Header) -> Result<Option<Room>, ServiceError> {
+        match self {
+            Self::Unlimited => Ok(None),
+            Self::Budget(budget) => budget.reserve(header),
+            Self::Reserved(max_bytes) => {
+                let [json, bytes] = [header.json, header.bytes].map(|part| usize::try_from(part).unwrap_or(usize::MAX));
+                if json <= MAX_SHORT_BYTES && bytes <= *max_bytes {
+                    return Ok(None);
+                }
+                tracing::error!(
+                    target: "glovebox", json, bytes, max_bytes, "the peer process sent a reply that is too long"
+                );
+                Err(ServiceError::WorkerDied)
+            }
+        }
+    }
+}
 
 /// The memory budget for the replies to a tenant's calls, and for the calls that the server answers for the tenant.
 #[derive(Clone, Debug)]

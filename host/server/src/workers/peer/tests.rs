@@ -70,6 +70,45 @@ async fn replies_beyond_the_budget_are_discarded() {
     assert_eq!(one.in_progress(), 0);
 }
 
+/// A handler that replies with JSON and with data of these lengths.
+struct SizedReplies(usize, usize);
+
+impl CallHandler for SizedReplies {
+    fn answer(self: Arc<Self>, _: Message, _: CancelToken, reply: Reply) {
+        // The JSON of the reply is `{"Ok":"x…"}`.
+        let text = "x".repeat(self.0 - 9);
+        reply.send(Ok(Message::reply(&text, vec![7; self.1])));
+    }
+}
+
+/// A process that sends more than its caller has reserved memory for gets no memory.
+#[tokio::test]
+async fn replies_beyond_the_reservation_are_discarded() {
+    let max = 3 << 20;
+    for (json, bytes, fits) in [
+        (9, 0, true),
+        (9, max - 1, true),
+        (9, max, true),
+        (9, max + 1, false),
+        (MAX_SHORT_BYTES, max, true),
+        (MAX_SHORT_BYTES + 1, 0, false),
+    ] {
+        let (here, there) = UnixStream::pair().unwrap();
+        let _other = Peer::start(there, Arc::new(SizedReplies(json, bytes)));
+        let peer = Peer::start(here, Arc::new(DoublingHandler));
+        for _ in 0..2 {
+            match peer.call_reserved::<String>(&0_u64, Vec::new(), max).await {
+                Ok((text, read)) => assert!(fits && (text.len(), read.len()) == (json - 9, bytes), "{json}, {bytes}"),
+                Err(error) => assert!(!fits && matches!(error, ServiceError::WorkerDied), "{json}, {bytes}: {error}"),
+            }
+        }
+        assert_eq!(peer.call::<String>(&0_u64, Vec::new()).await.unwrap().1.len(), bytes, "the connection is usable");
+        assert_eq!(peer.in_progress(), 0);
+    }
+    let (one, _two) = pair();
+    assert_eq!(one.call_reserved::<u64>(&3_u64, Vec::new(), 0).await.unwrap(), (6, Vec::new()));
+}
+
 /// A handler that replies with a string of the requested length.
 struct LongTextHandler;
 
