@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use glovebox::Language;
 
 /// A xorshift generator: the same seed yields the same numbers on every platform.
+#[derive(Clone)]
 pub struct Dice(u64);
 
 impl Dice {

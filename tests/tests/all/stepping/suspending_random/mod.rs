@@ -1,5 +1,6 @@
 //! Suspends random scripts. A script that is suspended and resumed in another sandbox must have the same outcome,
-//! output, value, files, tool calls and fuel as without suspensions.
+//! output, value, files, tool calls and fuel as without suspensions. Each script is also forked: the same bytes are
+//! resumed twice with different answers, and each fork must equal an uninterrupted run with these answers.
 //!
 //! A seed determines each script, the answers to its calls and their order. Failures name the seed and print the
 //! script. `GLOVEBOX_SUSPENDED_SEED=17` runs only that script, and `GLOVEBOX_SUSPENDED_SCRIPTS=10000` sets the number
@@ -53,6 +54,20 @@ enum Suspensions {
     Sometimes,
 }
 
+/// The caller of a script, which answers its calls and suspends it.
+#[derive(Clone)]
+struct Caller {
+    suspensions: Suspensions,
+    /// Determines the answers, together with the arguments of the calls.
+    seed: u64,
+    order: Dice,
+    chance: Dice,
+    /// The number of waits so far.
+    waits: usize,
+    /// The output up to the last wait.
+    written: [Vec<u8>; 2],
+}
+
 /// The parts of a script's result that suspensions must not change.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct ComparedResult {
@@ -91,50 +106,92 @@ impl Trial {
     /// Runs the script in one of two equal sandboxes. Suspensions move it to the other one and back. Returns the result
     /// and the number of waits.
     fn run(&self, sandboxes: &[Sandbox; 2], suspensions: Suspensions) -> (ComparedResult, usize) {
-        let (mut order, mut chance) = (Dice::new(self.seed), Dice::new(!self.seed));
-        let mut run = Run::start(&sandboxes[0], self, suspensions != Suspensions::Never);
-        let (mut answers, mut waits) = (Vec::new(), 0);
-        let mut written = [Vec::<u8>::new(), Vec::new()];
+        let mut caller = Caller::new(self.seed, suspensions);
+        let run = Run::start(&sandboxes[0], self, suspensions != Suspensions::Never);
+        let (result, _) = self.advance(sandboxes, run, &mut caller, usize::MAX);
+        (result.unwrap(), caller.waits)
+    }
+
+    /// Continues an execution until it has ended, or until its caller has waited `until` times. Returns the result of an
+    /// execution that has ended.
+    fn advance(
+        &self,
+        sandboxes: &[Sandbox; 2],
+        mut run: Run,
+        caller: &mut Caller,
+        until: usize,
+    ) -> (Option<ComparedResult>, Run) {
+        let mut answers = Vec::new();
         loop {
             let calls = match run.started.advance(answers, Some(LONG)).unwrap() {
                 Step::Done(execution) => {
-                    assert!(execution.stdout.bytes.starts_with(&written[0]), "earlier output is different");
-                    assert!(execution.stderr.bytes.starts_with(&written[1]), "earlier output is different");
-                    return (ComparedResult::of(&execution, self.language, run.session.as_ref()), waits);
+                    assert!(execution.stdout.bytes.starts_with(&caller.written[0]), "earlier output is different");
+                    assert!(execution.stderr.bytes.starts_with(&caller.written[1]), "earlier output is different");
+                    let result = ComparedResult::of(&execution, self.language, run.session.as_ref());
+                    return (Some(result), run);
                 }
                 Step::NeedsTools(calls) => calls,
                 Step::Running => panic!("the script neither ends nor waits"),
             };
-            waits += 1;
+            caller.waits += 1;
             let now = run.written();
             assert!(
-                now.iter().zip(&written).all(|(now, before)| now.starts_with(before)),
+                now.iter().zip(&caller.written).all(|(now, before)| now.starts_with(before)),
                 "earlier output is different"
             );
-            written = now;
-            let suspends = match suspensions {
-                Suspensions::Never => false,
-                Suspensions::Always => true,
-                Suspensions::Sometimes => chance.below(2) == 0,
-            };
-            if suspends {
-                let bytes = run.suspend();
-                run = Run::resume(&sandboxes[waits % 2], self, &bytes);
-                assert_eq!(needs(&run.started, Vec::new()), calls, "the calls are different");
-                assert_eq!(run.written(), written, "the repeated output is different");
+            caller.written = now;
+            if caller.waits == until {
+                return (None, run);
             }
-            answers = self.answers(&mut order, calls);
+            if caller.suspends() {
+                let bytes = run.suspend();
+                run = Run::resume(&sandboxes[caller.waits % 2], self, &bytes);
+                assert_eq!(needs(&run.started, Vec::new()), calls, "the calls are different");
+                assert_eq!(run.written(), caller.written, "the repeated output is different");
+            }
+            answers = self.answers(caller, calls);
         }
     }
 
     /// Answers one or more random calls in random order.
-    fn answers(&self, order: &mut Dice, mut calls: Vec<ToolRequest>) -> Vec<ToolAnswer> {
+    fn answers(&self, caller: &mut Caller, mut calls: Vec<ToolRequest>) -> Vec<ToolAnswer> {
+        let Caller { order, seed, .. } = caller;
         let count = if self.answers_together { 1 + order.below(calls.len()) } else { 1 };
-        (0..count).map(|_| reply(self.seed, &calls.remove(order.below(calls.len())))).collect()
+        (0..count).map(|_| reply(*seed, &calls.remove(order.below(calls.len())))).collect()
     }
 
-    /// Compares executions with and without suspensions. Returns the number of waits.
-    fn check(&self, repeatable: &[Sandbox; 2], random: &[Sandbox; 2]) -> usize {
+    /// Suspends the script at one of its `waits`, and resumes the same bytes twice: with the answers that led to
+    /// `expected`, and with other answers. Compares both forks with uninterrupted runs. Returns `true` if the answers
+    /// have changed the result.
+    fn check_forks(&self, sandboxes: &[Sandbox; 2], expected: &ComparedResult, waits: usize) -> bool {
+        let at = 1 + Dice::new(self.seed.rotate_left(32)).below(waits);
+        let mut before = Caller::new(self.seed, Suspensions::Never);
+        let run = Run::start(&sandboxes[0], self, true);
+        let (_, run) = self.advance(sandboxes, run, &mut before, at);
+        let bytes = run.suspend();
+        let calls = Suspended::from_bytes(&bytes, None).unwrap().tool_requests();
+        let is_different = |seed: &u64| calls.iter().all(|call| reply(*seed, call) != reply(self.seed, call));
+        let seed = (1..1_000).map(|number: u64| self.seed ^ (number << 32)).find(is_different).unwrap();
+
+        let mut other = Caller::new(self.seed, Suspensions::Never);
+        let run = Run::start(&sandboxes[1], self, false);
+        let (_, run) = self.advance(sandboxes, run, &mut other, at);
+        other.seed = seed;
+        let other = self.advance(sandboxes, run, &mut other, usize::MAX).0.unwrap();
+
+        // Both forks wait before the first one continues.
+        let forks = sandboxes.each_ref().map(|sandbox| Run::resume(sandbox, self, &bytes));
+        for (fork, (seed, expected)) in forks.into_iter().zip([(self.seed, expected), (seed, &other)]) {
+            let mut caller = Caller { seed, suspensions: Suspensions::Sometimes, ..before.clone() };
+            let observed = self.advance(sandboxes, fork, &mut caller, usize::MAX).0.unwrap();
+            assert_eq!(observed, *expected, "the fork at wait {at} with the answers of seed {seed}");
+        }
+        *expected != other
+    }
+
+    /// Compares executions with and without suspensions, and forks. Returns the number of waits, and `true` if the
+    /// forks have different results.
+    fn check(&self, repeatable: &[Sandbox; 2], random: &[Sandbox; 2]) -> (usize, bool) {
         let (expected, waits) = self.run(repeatable, Suspensions::Never);
         let (observed, suspensions) = self.run(repeatable, Suspensions::Always);
         assert_eq!(observed, expected);
@@ -144,7 +201,23 @@ impl Trial {
         let (observed, _) = self.run(random, Suspensions::Sometimes);
         assert_eq!(first_word(&observed.outcome), first_word(&expected.outcome));
         assert_eq!(observed.changes, expected.changes);
-        waits
+        (waits, waits > 0 && self.check_forks(repeatable, &expected, waits))
+    }
+}
+
+impl Caller {
+    fn new(seed: u64, suspensions: Suspensions) -> Self {
+        let (order, chance) = (Dice::new(seed), Dice::new(!seed));
+        Self { suspensions, seed, order, chance, waits: 0, written: [Vec::new(), Vec::new()] }
+    }
+
+    /// Returns `true` if the caller suspends the execution at this wait.
+    fn suspends(&mut self) -> bool {
+        match self.suspensions {
+            Suspensions::Never => false,
+            Suspensions::Always => true,
+            Suspensions::Sometimes => self.chance.below(2) == 0,
+        }
     }
 }
 
@@ -227,16 +300,20 @@ fn check_all(language: Language) {
     let random = [(); 2].map(|()| stepped(language, &[], |_| {}));
     let count = setting("GLOVEBOX_SUSPENDED_SCRIPTS").unwrap_or(SCRIPTS) / 2;
     let only = setting("GLOVEBOX_SUSPENDED_SEED");
-    let mut waits = 0;
+    let (mut waits, mut different_forks) = (0, 0);
     for seed in only.map_or(0..count, |seed| seed..seed + 1) {
         let trial = Trial::new(language, seed);
         match catch_unwind(AssertUnwindSafe(|| trial.check(&repeatable, &random))) {
-            Ok(more) => waits += more as u64,
+            Ok((more, is_different)) => {
+                waits += more as u64;
+                different_forks += u64::from(is_different);
+            }
             Err(_) => panic!("{language}, GLOVEBOX_SUSPENDED_SEED={seed}:\n{}", trial.source),
         }
     }
-    println!("{language}: {waits} suspensions");
+    println!("{language}: {waits} suspensions, {different_forks} scripts with different forks");
     assert!(only.is_some() || waits > count, "the scripts make too few calls: {waits}");
+    assert!(only.is_some() || different_forks > count / 4, "too few answers matter: {different_forks}");
 }
 
 #[test]
@@ -290,15 +367,15 @@ fn continue_in_child(task: &str) {
     let [language, seed, wait, dir] = task.splitn(4, ' ').collect::<Vec<_>>()[..] else { panic!("{task}") };
     let language = BOTH.into_iter().find(|known| known.to_string() == language).unwrap();
     let (trial, dir) = (Trial::new(language, seed.parse().unwrap()), Path::new(dir));
-    let mut order = Dice::new(trial.seed);
+    let mut caller = Caller::new(trial.seed, Suspensions::Always);
     // Every earlier process has answered one call, and drawn one number for it.
     for _ in 0..wait.parse::<usize>().unwrap() {
-        order.roll();
+        caller.order.roll();
     }
     let sandbox = stepped(language, &[], fixed);
     let run = Run::resume(&sandbox, &trial, &fs::read(dir.join("suspended")).unwrap());
     let calls = needs(&run.started, Vec::new());
-    match run.started.advance(trial.answers(&mut order, calls), Some(LONG)).unwrap() {
+    match run.started.advance(trial.answers(&mut caller, calls), Some(LONG)).unwrap() {
         Step::NeedsTools(_) => fs::write(dir.join("suspended"), run.suspend()).unwrap(),
         Step::Done(execution) => {
             let observed = ComparedResult::of(&execution, language, run.session.as_ref());
