@@ -382,6 +382,15 @@ mod tests {
     }
 
     #[test]
+    fn number_of_calls_is_limited() {
+        for (count, fits) in [(MAX_ENTRIES - 1, true), (MAX_ENTRIES, true), (MAX_ENTRIES + 1, false)] {
+            let calls = SuspendedCalls { times: vec![Duration::ZERO; count], ..SuspendedCalls::default() };
+            let suspended = Journal::record().suspend(0, Duration::ZERO, 0, calls);
+            assert_eq!(suspended.err(), (!fits).then_some(SuspendRefusal::JournalFull), "{count}");
+        }
+    }
+
+    #[test]
     fn resumed_execution_has_the_limit_of_its_own_policy() {
         let mut journal = Journal::record();
         (0..10).for_each(|_| journal.push(JournalEntry::Slept));

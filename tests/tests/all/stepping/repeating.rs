@@ -141,6 +141,31 @@ fn repeated_calls_keep_their_times() {
     assert!(three.started + three.duration <= execution.duration, "{three:?} {:?}", execution.duration);
 }
 
+/// The bytes of a suspended execution set no limit: the sandbox that resumes it does.
+#[test]
+fn resumed_execution_has_the_journal_limit_of_its_own_sandbox() {
+    let sandbox = |bytes| stepped(Language::Python, &[], |policy| policy.limits.journal_bytes = bytes);
+    let started = sandbox(1 << 20).start(request("print(len(tools.ask(q=1)))\ntools.ask(q=2)")).unwrap();
+    let calls = needs(&started, Vec::new());
+    let calls = needs(&started, vec![answer(&calls[0], "x".repeat(1_000))]);
+    let suspended = through_bytes(&started);
+    // Returns `true` if the resumed execution can be suspended again with this limit.
+    let fits = |bytes| {
+        let resumed = resume(&sandbox(bytes), &suspended);
+        assert_eq!(needs(&resumed, Vec::new()), calls);
+        let Err(error) = resumed.suspend() else { return true };
+        assert!(error.to_string().contains("`limits.journal_bytes`"), "{error}");
+        assert_eq!(text(&done(&resumed, vec![reply(&calls[0])])), "1000\n", "the script continues");
+        false
+    };
+    let (mut under, mut at) = (1_000, 5_000);
+    while at - under > 1 {
+        let bytes = (under + at) / 2;
+        (under, at) = if fits(bytes) { (under, bytes) } else { (bytes, at) };
+    }
+    assert!(!fits(under) && fits(at) && fits(at + 1), "{at}");
+}
+
 #[test]
 fn state_before_an_execution_counts_as_session_bytes() {
     const HELD: u64 = 4 << 20;

@@ -258,6 +258,32 @@ fn recording_has_a_maximum_size() {
 }
 
 #[test]
+fn policy_can_lower_the_maximum_size_of_a_recording() {
+    let low = sandbox(Language::Python, |policy| policy.limits.journal_bytes = 10_000);
+    let lowest = sandbox(Language::Python, |policy| policy.limits.journal_bytes = 0);
+    // Returns `true` if an execution that receives this many bytes has a recording.
+    let fits = |bytes: usize| {
+        let execution = recorded(&low, &format!("import os\nprint(len(os.urandom({bytes})))"));
+        assert_eq!(execution.stdout.text(), format!("{bytes}\n"), "the script is unaffected");
+        match execution.recording() {
+            Ok(recording) => assert!(lowest.replay(&recording).is_ok(), "a replay has no journal of its own"),
+            Err(error) => {
+                assert_eq!(error, RecordError::TooLarge);
+                assert!(error.to_string().contains("`limits.journal_bytes`"), "{error}");
+                return false;
+            }
+        }
+        true
+    };
+    let (mut at, mut over) = (5_000, 10_000);
+    while over - at > 1 {
+        let bytes = (at + over) / 2;
+        (at, over) = if fits(bytes) { (bytes, over) } else { (at, bytes) };
+    }
+    assert!(fits(at - 1) && fits(at) && !fits(over), "{at}");
+}
+
+#[test]
 fn executions_in_sessions_cannot_be_recorded() {
     let sandbox = sandbox(Language::Python, |_| {});
     let session = sandbox.session().unwrap();
