@@ -2,13 +2,17 @@
 import type { Policy } from './backend.ts';
 import { errorOf } from './errors.ts';
 
+/** The backends that support tools whose calls wait for answers. */
+const WITH_ENGINE = 'with backend: "native" or "daemon" outside browsers';
+
 /**
  * Rejects tools whose calls wait for the caller's answer. Only the engine in this process and daemons support them.
+ * `remedy` names them.
  */
-export function refuseWaitingTools({ tools }: Policy): void {
+export function refuseWaitingTools({ tools }: Policy, remedy = WITH_ENGINE): void {
   const waiting = tools.find(({ waits }) => waits);
   if (!waiting) return;
-  throw errorOf('UnsupportedError', `tools: \`${waiting.name}\` has no \`execute\`; add one, or answer its calls with \`Sandbox.start\` and backend: "native" or "daemon" outside browsers`);
+  throw errorOf('UnsupportedError', `tools: \`${waiting.name}\` has no \`execute\`; add one, or answer its calls with \`Sandbox.start\`, ${remedy}`);
 }
 
 /**

@@ -41,7 +41,9 @@ export class Starter<Place extends object> {
   constructor(method: string, kind: BackendKind | undefined, place: Place, cancellable: Cancellable, session?: SessionRuns) {
     if (!isStartable(place)) {
       const named = kind === undefined ? 'this backend' : `backend: "${kind}"`;
-      throw new UnsupportedError(`${method}: ${named} does not support runs that wait for answers; use backend: "native" or "daemon" outside browsers`);
+      const { cannotWait } = place as { cannotWait?: string };
+      const why = cannotWait ?? `${named} does not support runs that wait for answers; use backend: "native" or "daemon" outside browsers`;
+      throw new UnsupportedError(`${method}: ${why}`);
     }
     this.#place = place;
     this.#cancellable = cancellable;

@@ -38,6 +38,9 @@ after(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
+/** A tool whose calls wait for answers. */
+const pay = { description: 'Pays an invoice.', schema: { properties: { euros: { type: 'number' } }, required: ['euros'] } };
+
 /** Makes the package look for a daemon only at this path. */
 function at(socket: string): void {
   process.env['GLOVEBOX_DAEMON_SOCKET'] = socket;
@@ -404,6 +407,25 @@ test('an unsandboxed Python needs a name and a flag, and has host access', async
   assert.equal(existsSync(marker), true, 'scripts run without a sandbox');
 });
 
+test('an unsandboxed Python cannot suspend scripts', async () => {
+  const rejected = (error: unknown): boolean =>
+    error instanceof UnsupportedError && /without unsafeNative, so that backend: "native" is the engine/.test(error.message);
+  await assert.rejects(createSandbox({ backend: 'native', unsafeNative: true, tools: { pay } }), rejected);
+  await using box = await createSandbox({ backend: 'native', unsafeNative: true });
+  await using session = await box.session();
+  await session.execute('x = 1');
+  const state = new Uint8Array();
+  for (const method of [
+    () => box.start("open('written', 'w')"),
+    () => box.resumeSuspended(state),
+    () => box.suspendedCalls(state),
+    () => box.resumeSuspendedSession(state),
+    () => session.start('x = 2'),
+    () => session.resumeSuspended(state),
+  ]) await assert.rejects(method, rejected);
+  assert.equal((await session.execute('x')).value, 1, 'nothing was executed');
+});
+
 test('an unsandboxed Python exchanges integers with all digits', async () => {
   const integers = [2n ** 53n + 1n, -(10n ** 30n)];
   const given: unknown[] = [];
@@ -416,9 +438,6 @@ test('an unsandboxed Python exchanges integers with all digits', async () => {
   assert.deepEqual(await session.variables.get('n'), integers);
   assert.equal((await box.execute('print(context)', { context: 2n ** 64n })).stdout, '18446744073709551616\n');
 });
-
-/** A tool whose calls wait for answers. */
-const pay = { description: 'Pays an invoice.', schema: { properties: { euros: { type: 'number' } }, required: ['euros'] } };
 
 function waiting(run: Run | WaitingRun): WaitingRun {
   assert.ok(run instanceof WaitingRun, String((run as Run).outcome));

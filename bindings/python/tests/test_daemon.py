@@ -416,6 +416,28 @@ class Unsafe(unittest.TestCase):
         with self.assertRaisesRegex(UnsupportedError, "workspace: not supported without a sandbox"):
             Sandbox(backend="native", unsafe_native=True, workspace=".")
 
+    def test_unsandboxed_python_cannot_suspend_scripts(self) -> None:
+        def pay(euros: int) -> str:
+            raise AssertionError("nothing calls a tool whose caller answers")
+
+        refused = 'without a sandbox; remove unsafe_native, so that backend="native" is the engine'
+        with self.assertRaisesRegex(UnsupportedError, f"tools: waits=True is not supported: .*{refused}"):
+            Sandbox(backend="native", unsafe_native=True, tools=[Tool(pay, waits=True)])
+        box = Sandbox(backend="native", unsafe_native=True)
+        with box.session() as session:
+            session.execute("x = 1")
+            for method in (
+                lambda: box.start("open('written', 'w')"),
+                lambda: box.resume_suspended(b""),
+                lambda: box.suspended_calls(b""),
+                lambda: box.resume_suspended_session(b""),
+                lambda: session.start("x = 2"),
+                lambda: session.resume_suspended(b""),
+            ):
+                with self.assertRaisesRegex(UnsupportedError, refused):
+                    method()
+            self.assertEqual(session.execute("x").value, 1, "nothing was executed")
+
     def test_missing_python_is_detected(self) -> None:
         path = _unsafe_native.python()
         version = _unsafe_native._version(path)

@@ -54,6 +54,11 @@ async function mapErrors<Result>(pending: Promise<Result>): Promise<Result> {
   }
 }
 
+/** How to run scripts that wait for answers. */
+export const WITH_SANDBOX = 'without unsafeNative, so that backend: "native" is the engine, or with backend: "daemon"';
+
+const CANNOT_WAIT = `scripts cannot wait for answers or be suspended without a sandbox; run them ${WITH_SANDBOX}`;
+
 function unsupported(feature: string): GloveboxError {
   return errorOf('UnsupportedError', `${feature}: not supported without a sandbox; remove unsafeNative`);
 }
@@ -101,6 +106,7 @@ class PythonBackend implements Backend {
   readonly #session: string;
   readonly #open: (more: object) => Promise<Opened>;
   readonly language = 'python';
+  readonly cannotWait = CANNOT_WAIT;
   readonly resume = refused('resume');
   readonly runtimeName: string;
   readonly version: string | undefined;
@@ -135,6 +141,7 @@ class PythonBackend implements Backend {
 class PythonSession implements BackendSession {
   readonly #connection: Connection;
   readonly id: string;
+  readonly cannotWait = CANNOT_WAIT;
   readonly listFiles = refused('files');
   readonly readFile = refused('files');
   readonly writeFile = refused('files');

@@ -10,7 +10,7 @@ import { promisify } from 'node:util';
 import type { Backend, Host, Policy } from '../backend.ts';
 import { errorOf } from '../errors.ts';
 import { refuseHostAccess, refuseWaitingTools } from '../policy.ts';
-import { answersOf, openPython } from './backend.ts';
+import { WITH_SANDBOX, answersOf, openPython } from './backend.ts';
 import { Connection } from './rpc.ts';
 
 /** Returns the command that starts Python 3.8 or later. */
@@ -25,7 +25,7 @@ async function python(): Promise<string> {
 
 /** Starts a Python process in a new directory. Nothing else isolates the process. */
 export async function openUnsafe(language: string, policy: Policy, host: Host): Promise<Backend> {
-  refuseWaitingTools(policy);
+  refuseWaitingTools(policy, WITH_SANDBOX);
   refuseHostAccess(policy, 'not supported without a sandbox; remove it, or remove unsafeNative');
   if (language !== 'python') throw errorOf('UnsupportedError', `unsafeNative: \`${language}\` is not supported; only Python runs without a sandbox`);
   if (policy.files.length > 0) {

@@ -30,6 +30,11 @@ WHY = (
     "your files, use the network and start programs"
 )
 
+CANNOT_SUSPEND = (
+    "scripts cannot wait for answers or be suspended without a sandbox; remove unsafe_native, so that "
+    'backend="native" is the engine, or use backend="daemon"'
+)
+
 _CANCELLED = -32800
 """The error code of a request that was cancelled before it began."""
 
@@ -58,6 +63,8 @@ def _version(path: str) -> tuple[int, int] | None:
 
 def open_backend(name: str, policy: Policy, wait: tools.Await) -> UnsafeSandbox:
     """Starts a Python process in a new directory. Nothing else isolates the process."""
+    if any(tool.waits for tool in policy.tools):
+        raise UnsupportedError(f"tools: waits=True is not supported: {CANNOT_SUSPEND}")
     refuse(policy, "not supported without a sandbox; remove it, or remove unsafe_native")
     if name != "python":
         raise UnsupportedError(f"unsafe_native: `{name}` is not supported; only Python runs without a sandbox")
@@ -147,6 +154,7 @@ def _execute(connection: Connection, session: str, input: Input, *, fresh: bool)
 class UnsafeSandbox:
     """A Python process that runs scripts without a sandbox."""
 
+    cannot_suspend = CANNOT_SUSPEND
     runtime_name = "native"
     language = "python"
 
@@ -186,6 +194,8 @@ class UnsafeSandbox:
 
 class UnsafeSession(RemoteSession):
     """A session without a sandbox."""
+
+    cannot_suspend = CANNOT_SUSPEND
 
     def __init__(self, connection: Connection, id: str) -> None:
         self._connection = connection

@@ -163,7 +163,7 @@ class Sandbox(Startable):
                 backend = "wasm"
         if backend == "wasm":
             backend = "native" if _native_backend.is_here() else "component"
-        if waits and backend not in ("native", "daemon"):
+        if waits and backend == "component":
             raise UnsupportedError(
                 'tools: a tool with waits=True needs backend="native" or "daemon"; remove the tool, or use one of them'
             )

@@ -218,7 +218,7 @@ class Startable:
 def suspending_backend(backend: object) -> SuspendingBackend:
     """Returns the backend if it can suspend executions. Otherwise, raises `UnsupportedError`."""
     if not isinstance(backend, SuspendingBackend):
-        raise _unsupported()
+        raise _unsupported(backend)
     return backend
 
 
@@ -276,12 +276,13 @@ def waiting_calls(calls: list[Call]) -> list[WaitingCall]:
 
 def _suspending(on: object) -> SuspendingSession:
     if not isinstance(on, SuspendingSession):
-        raise _unsupported()
+        raise _unsupported(on)
     return on
 
 
-def _unsupported() -> UnsupportedError:
-    return UnsupportedError('this backend cannot suspend scripts; use backend="native" or "daemon"')
+def _unsupported(on: object) -> UnsupportedError:
+    why = getattr(on, "cannot_suspend", 'this backend cannot suspend scripts; use backend="native" or "daemon"')
+    return UnsupportedError(why)
 
 
 def _answers(
