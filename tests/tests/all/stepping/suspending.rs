@@ -334,6 +334,7 @@ fn difference_from_the_first_run_is_an_error() {
     let suspended = started.suspend().unwrap();
     for (old, new, difference) in [
         ("print(1)", "print(2 + 3)", "units of fuel instead of"),
+        ("print(1)", "print(12)", "wrote 3 bytes to standard output and 0 to standard error instead of 2 and 0"),
         ("q=1", "q=2", "waits for different tool calls"),
         ("time.time()", "time.monotonic()", "reads the monotonic clock, unlike in the first run"),
         ("tools.ask(q=1)", "pass", "ended, unlike in the first run"),
