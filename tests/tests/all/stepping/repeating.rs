@@ -1,13 +1,16 @@
 //! Tests the replay of a suspended execution: delayed and refused calls, times, session limits, and several
 //! continuations of one suspended execution.
 
-use std::{slice, thread, time::Duration};
+use std::{
+    slice, thread,
+    time::{Duration, Instant},
+};
 
 use glovebox::{
-    AdvanceError, ExecuteError, Language, Outcome, Policy, Request, ResumeOptions, Sandbox, Tool, ToolAnswer,
+    AdvanceError, ExecuteError, Language, Outcome, Policy, Request, ResumeOptions, Sandbox, Step, Tool, ToolAnswer,
     ToolPolicy,
 };
-use glovebox_tests::lone_engine;
+use glovebox_tests::{fixed, lone_engine, short};
 use serde_json::json;
 
 use super::{
@@ -139,6 +142,74 @@ fn repeated_calls_keep_their_times() {
     // Like the duration of the execution, the times do not include the replay.
     assert!(two.started + two.duration <= three.started, "{two:?} {three:?}");
     assert!(three.started + three.duration <= execution.duration, "{three:?} {:?}", execution.duration);
+}
+
+#[test]
+fn time_counts_in_memory_and_not_while_suspended() {
+    const PAUSE: Duration = Duration::from_millis(150);
+    let sandbox = stepped(Language::Python, &[], |_| {});
+    let source = "import time\nbefore = time.monotonic()\ntools.ask(q=1)\nprint(time.monotonic() - before)";
+    let begun = Instant::now();
+    let started = sandbox.start(request(source)).unwrap();
+    let calls = needs(&started, Vec::new());
+    thread::sleep(PAUSE);
+    let suspended = through_bytes(&started);
+    drop(started);
+    thread::sleep(2 * PAUSE);
+    let resumed = resume(&sandbox, &suspended);
+    needs(&resumed, Vec::new());
+    let execution = done(&resumed, vec![reply(&calls[0])]);
+    let not_suspended = begun.elapsed() - 2 * PAUSE;
+    assert!((PAUSE..=not_suspended).contains(&execution.duration), "{:?} {not_suspended:?}", execution.duration);
+    let waited: f64 = text(&execution).trim().parse().unwrap();
+    assert!(waited >= PAUSE.as_secs_f64(), "the monotonic clock goes on: {waited}");
+}
+
+#[test]
+fn time_limit_includes_the_time_before_each_suspension() {
+    const PAUSE: Duration = Duration::from_millis(150);
+    let sandbox = stepped(Language::Python, &[], |policy| policy.limits.timeout_ms = 600);
+    let mut started = sandbox.start(request("tools.ask(q=1)")).unwrap();
+    let mut waits = 0;
+    let execution = loop {
+        if let Step::Done(execution) = started.advance(Vec::new(), Some(LONG)).unwrap() {
+            break execution;
+        }
+        waits += 1;
+        assert!(waits < 20, "the time starts again at each resumption");
+        thread::sleep(PAUSE);
+        // At the limit, the execution ends instead.
+        if let Ok(suspended) = started.suspend() {
+            started = resume(&sandbox, &suspended);
+        }
+    };
+    assert_eq!(short(&execution.outcome), "exhausted time");
+}
+
+#[test]
+fn fuel_limit_includes_the_fuel_before_a_suspension() {
+    for language in BOTH {
+        let sandbox = stepped(language, &[], |policy| {
+            fixed(policy);
+            policy.limits.fuel = 300_000_000;
+        });
+        let source = of(
+            language,
+            "for _ in range(100_000): pass\ntools.ask(q=1)\nwhile True: pass",
+            "for (let i = 0; i < 100_000; i++); await tools.ask({q: 1}); for (;;);",
+        );
+        let started = sandbox.start(request(source)).unwrap();
+        let calls = needs(&started, Vec::new());
+        let expected = done(&started, vec![reply(&calls[0])]);
+        assert_eq!(short(&expected.outcome), "exhausted fuel", "{language}");
+        let started = sandbox.start(request(source)).unwrap();
+        needs(&started, Vec::new());
+        let resumed = resume(&sandbox, &through_bytes(&started));
+        needs(&resumed, Vec::new());
+        let execution = done(&resumed, vec![reply(&calls[0])]);
+        assert_eq!(execution.outcome, expected.outcome, "{language}");
+        assert_eq!(execution.fuel_consumed, expected.fuel_consumed, "{language}");
+    }
 }
 
 /// The bytes of a suspended execution set no limit: the sandbox that resumes it does.
