@@ -6,8 +6,8 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 
 const AFTER_HELP: &str = "\
-Each case except `work`, `suspend_*` and `resume_*` runs `print(1)` or `console.log(1)` with the
-default limits and fuel metering:
+Each case except `work`, `suspend_*`, `resume_*`, `calls` and `journal` runs `print(1)` or
+`console.log(1)` with the default limits and fuel metering:
   fresh        a new sandbox for each run, through the library
   component    like fresh, but requested and timed by a component that imports `glovebox:sandbox`
   live         one session, without checkpoints
@@ -23,6 +23,8 @@ default limits and fuel metering:
                suspend_10, suspend_100: after 10 and 100 answered calls
   resume_1     resuming this script until it waits again;
                resume_10, resume_100: after 10 and 100 answered calls
+  calls        starting a script, and answering 100 of its tool calls
+  journal      like calls, but the script can be suspended, so its inputs are recorded
   parallel_1   fresh runs on one thread
   parallel_n   fresh runs on as many threads as there are processors
   parallel_2n  fresh runs on twice as many
@@ -34,8 +36,8 @@ less than a millisecond, the first run of each turn is not counted, because it r
 
 A ratio is the time of the installed interpreter divided by Glovebox's time. The ratio of parallel_n
 is its throughput divided by that of parallel_1. The ratios of checkpoint and hibernate are the time
-of a run in a session, divided by the time of the operation. For component, the report shows the
-difference from fresh.
+of a run in a session, divided by the time of the operation. The ratio of journal is the time of
+calls, divided by its time. For component, the report shows the difference from fresh.
 
 With --serve, 1, 16 and 256 clients request fresh runs, each over one connection. Requests to an empty
 handler alternate with them.";

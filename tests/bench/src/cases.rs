@@ -13,7 +13,7 @@ use crate::{
     rival::{Rival, time_process},
     samples::{Samples, block, timed},
     sessions::{SessionCases, SessionSamples, curve},
-    suspended::{self, SuspendedSamples},
+    suspended::{self, JournalSamples, SuspendedSamples},
     work,
 };
 
@@ -73,6 +73,7 @@ pub(crate) struct RuntimeSamples {
     pub(crate) rival_work: Samples,
     pub(crate) sessions: SessionSamples,
     pub(crate) suspended: Vec<SuspendedSamples>,
+    pub(crate) journal: JournalSamples,
     pub(crate) parallel_1: Throughput,
     pub(crate) parallel_n: Throughput,
     pub(crate) parallel_2n: Throughput,
@@ -95,6 +96,7 @@ impl RuntimeSamples {
         cases.extend(sessions.curve.iter().map(|(case, samples)| (*case, samples)));
         cases.extend([("fork", &sessions.fork), ("hibernate", &sessions.hibernate), ("resume", &sessions.resume)]);
         cases.extend(self.suspended.iter().flat_map(SuspendedSamples::cases));
+        cases.extend([("calls", &self.journal.calls), ("journal", &self.journal.journal)]);
         cases.extend([
             ("parallel_1", &self.parallel_1.samples),
             ("parallel_n", &self.parallel_n.samples),
@@ -188,6 +190,7 @@ impl<'a> Subject<'a> {
         drop(sessions);
         measured.sessions.curve = curve(self.sandbox, self.saving, self.source, work.curve_turns)?;
         measured.suspended = suspended::measure(self.sandbox, work.curve_turns)?;
+        measured.journal = JournalSamples::measure(self.sandbox, work.curve_turns)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         for _ in 0..work.parallel_turns {
             measured.parallel_1.run(self.sandbox, self.source, 1, work.parallel_period)?;

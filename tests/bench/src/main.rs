@@ -103,7 +103,7 @@ fn prepare(program: &Path, args: &Args, runtimes: &[RuntimeInfo]) -> anyhow::Res
 fn sandbox(engine: &Engine, runtime: &RuntimeInfo, checkpoints: Checkpoints) -> anyhow::Result<Sandbox> {
     let mut policy = Policy::default();
     policy.session.checkpoints = checkpoints;
-    // The `suspend_100` case needs one more call than the default.
+    // `suspend_100`, `calls` and `journal` need one more call than the default.
     policy.limits.tool_calls = 101;
     let builder = Sandbox::builder(engine).language(runtime.language).runtime(&runtime.name).policy(policy);
     builder.build().with_context(|| format!("cannot set up `{}`", runtime.name))

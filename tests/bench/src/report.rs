@@ -113,6 +113,8 @@ impl Report {
         for &(case, samples) in cases.iter().filter(|(case, _)| AGAINST_LIVE.contains(case)) {
             self.ratio(case, &runtime.name, "live", live, samples.percentile_ms(50));
         }
+        let (without, with) = (measured.journal.calls.percentile_ms(50), measured.journal.journal.percentile_ms(50));
+        self.ratio("journal", &runtime.name, "calls", without, with);
         if let Some(component) = &measured.component {
             let difference_ms = component.percentile_ms(50) - measured.fresh.percentile_ms(50);
             self.differences.push(Difference {

@@ -1,4 +1,4 @@
-//! Measures suspended executions: suspending a script that waits for an answer, and resuming it.
+//! Measures suspended executions: suspending a script that waits for an answer, resuming it, and recording its inputs.
 
 use std::time::Instant;
 
@@ -31,6 +31,38 @@ pub(crate) fn measure(sandbox: &Sandbox, turns: u64) -> anyhow::Result<Vec<Suspe
     measured.collect()
 }
 
+/// The number of calls in the cases `calls` and `journal`.
+const RECORDED: u64 = 100;
+
+/// The times of a script with tool calls, without and with the journal that a suspension needs.
+#[derive(Debug, Default)]
+pub(crate) struct JournalSamples {
+    pub(crate) calls: Samples,
+    pub(crate) journal: Samples,
+}
+
+impl JournalSamples {
+    /// Runs the script alternately without and with a journal. The first turn is not counted.
+    pub(crate) fn measure(sandbox: &Sandbox, turns: u64) -> anyhow::Result<Self> {
+        let sandbox = sandbox.with_tools(&[Tool::new("ask", "Asks.").stepped()])?;
+        let mut measured = Self::default();
+        for turn in 0..=turns {
+            for (is_suspendable, samples) in [(false, &mut measured.calls), (true, &mut measured.journal)] {
+                let start = Instant::now();
+                let started = after_answers(&sandbox, RECORDED, is_suspendable)?;
+                let elapsed = start.elapsed();
+                // The next run must not overlap with the end of this one.
+                started.cancel();
+                started.advance(Vec::new(), None)?;
+                if turn > 0 {
+                    samples.push(elapsed);
+                }
+            }
+        }
+        Ok(measured)
+    }
+}
+
 impl SuspendedSamples {
     pub(crate) fn cases(&self) -> [(&'static str, &Samples); 2] {
         let [suspend, resume] = self.names;
@@ -40,7 +72,7 @@ impl SuspendedSamples {
     /// Resumes and suspends a script alternately. The first turn is not counted.
     fn measure(sandbox: &Sandbox, answered: u64, names: [&'static str; 2], turns: u64) -> anyhow::Result<Self> {
         let (mut suspend, mut resume) = (Samples::default(), Samples::default());
-        let mut bytes = suspended(sandbox, answered)?.to_bytes(None);
+        let mut bytes = after_answers(sandbox, answered, true)?.suspend()?.to_bytes(None);
         for turn in 0..=turns {
             let start = Instant::now();
             let suspended = Suspended::from_bytes(&bytes, None)?;
@@ -58,19 +90,19 @@ impl SuspendedSamples {
     }
 }
 
-/// Suspends a script that has received `answered` answers and waits for another one.
-fn suspended(sandbox: &Sandbox, answered: u64) -> anyhow::Result<Suspended> {
+/// Starts a script, and answers `answered` of its calls. The script then waits for another answer.
+fn after_answers(sandbox: &Sandbox, answered: u64, is_suspendable: bool) -> anyhow::Result<Started> {
     let source = match sandbox.language() {
         Language::Python => format!("for i in range({answered} + 1): tools.ask(q=i)"),
         Language::JavaScript => format!("for (let i = 0; i <= {answered}; i++) await tools.ask({{q: i}})"),
     };
-    let started = sandbox.start(Request::new(&source).suspendable(true))?;
+    let started = sandbox.start(Request::new(&source).suspendable(is_suspendable))?;
     let mut calls = waiting(&started, Vec::new())?;
     for _ in 0..answered {
         let answers = calls.iter().map(|call| ToolAnswer::value(call.id, &json!("answer"))).collect();
         calls = waiting(&started, answers)?;
     }
-    Ok(started.suspend()?)
+    Ok(started)
 }
 
 /// Passes answers, and returns the calls that the script waits for next.

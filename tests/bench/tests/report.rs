@@ -41,6 +41,8 @@ fn the_report_has_every_case() {
         "resume_10",
         "suspend_100",
         "resume_100",
+        "calls",
+        "journal",
         "parallel_1",
         "parallel_n",
         "parallel_2n",
