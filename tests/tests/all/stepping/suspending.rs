@@ -380,6 +380,8 @@ x.length",
             let calls = needs(&started, Vec::new());
             let suspended = through_bytes(&started);
             assert!(suspended.is_in_session());
+            let size = suspended.to_bytes(None).len();
+            assert!(size <= 100_000, "{language}: {size} bytes");
             // The suspended execution counts as cancelled, so its session is rolled back to its last checkpoint.
             assert_eq!(done(&started, Vec::new()).outcome, Outcome::Cancelled, "{language}");
             let length = session.execute(of(language, "len(x)", "x.length")).unwrap().value.unwrap();
