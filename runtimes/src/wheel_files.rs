@@ -70,7 +70,7 @@ pub enum WheelFault {
     #[error("it is larger than {MAX_WHEEL_BYTES} bytes")]
     TooLarge,
     /// A path escapes the package, or is invalid in the guest's file system.
-    #[error("its path `{name}` is not a plain relative path", name = escaped(.0))]
+    #[error("it contains `{name}`, which is not a relative path without `..`", name = escaped(.0))]
     Path(String),
     /// Two files have the same path, or a file has the path of a directory.
     #[error("it contains the path `{name}` twice", name = escaped(.0))]

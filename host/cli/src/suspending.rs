@@ -132,10 +132,12 @@ impl NewSuspendedFile {
             match file::create(&path, &bytes) {
                 Ok(()) => return Ok(path),
                 Err(NotCreated::Exists) => path = numbered(&self.path, number),
-                Err(NotCreated::Failed(error)) => return Err(error.context("the suspended execution is lost")),
+                Err(NotCreated::Failed(error)) => {
+                    return Err(error.context("cannot save the suspended execution, which is lost"));
+                }
             }
         }
-        Err(anyhow::Error::from(exists(&self.path)).context("the suspended execution is lost"))
+        Err(anyhow::Error::from(exists(&self.path)).context("cannot save the suspended execution, which is lost"))
     }
 }
 

@@ -70,7 +70,7 @@ impl Formatter for EscapedJson {
 #[derive(Clone, PartialEq, Eq)]
 pub struct JsonText(Box<str>);
 
-/// The error for a text that is not JSON, or is nested too deeply.
+/// The error if a text is not valid JSON or is nested too deeply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the text is not JSON: {0}")]
 pub struct NotJson(String);

@@ -94,7 +94,7 @@ fn blank(text: &str, to: &mut String) {
     }
 }
 
-/// A range of the source. In the script, `replacement` and white space replace the range.
+/// Replaces a range of the source with `replacement` and white space.
 struct Edit {
     from: usize,
     to: usize,

@@ -165,8 +165,7 @@ impl Tree<'_> {
         check_usage(&self.usage, self.vfs)
     }
 
-    /// Checks that a journal matches the inodes, and that the old tree (the current one with the journal's names
-    /// restored) was a tree.
+    /// Checks that a journal matches the inodes, and that restoring its names yields a tree.
     fn check_journal(&self, root: &Root) -> Result<(), RestoreError> {
         let journal = &root.committed;
         if journal.dirs.is_empty() {

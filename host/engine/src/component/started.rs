@@ -39,7 +39,7 @@ pub(super) struct StartRequest<'a> {
     pub(super) suspendable: Option<SuspendableRequest>,
     /// `true` if the component can read the files of the execution after its end.
     pub(super) retains_files: bool,
-    /// The share for the request, returned when the execution has ended. `None` in version 0.2.0.
+    /// The quota share for the request, released when the execution has ended. `None` in version 0.2.0.
     pub(super) request_share: Option<QuotaShare>,
 }
 

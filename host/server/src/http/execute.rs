@@ -263,7 +263,7 @@ pub(super) async fn in_task<T: Send + 'static>(
 }
 
 impl RunningExecution {
-    /// Streams the output of the execution, and cancels it by its ID.
+    /// Returns a watch that streams the output of the execution to `pieces`, and cancels the execution by its ID.
     fn watch(&self, pieces: &Pieces) -> Watch {
         let (cancel, execution) = (Some(self.cancel.clone()), Some(self.id.clone()));
         Watch { on_output: Some(pieces.on_output()), cancel, execution }

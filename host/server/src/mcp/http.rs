@@ -264,8 +264,8 @@ impl Account {
         bodies.bytes().try_room(Some(tenant), bytes)
     }
 
-    /// Charges a response to the memory budget. Uses `data`, the charge for the data from which the response was built.
-    /// Does nothing if the request did not arrive over HTTP.
+    /// Charges a response to the memory budget. First takes over `data`, the charge for the data from which the response
+    /// was built. Does nothing if the request did not arrive over HTTP.
     pub(super) async fn count(
         context: &RequestContext<RoleServer>,
         data: ChargedBytes,

@@ -166,8 +166,8 @@ impl Tenant {
         self.perform_within(operation, held).await?.0.set()
     }
 
-    /// Serializes a session for [`import`](Self::import). Holds the memory reserved for the bytes until the operation
-    /// has ended, even if the caller has dropped the future. Returns the bytes and the memory.
+    /// Serializes a session for [`import`](Self::import). `held` is the memory reservation for the bytes. It remains
+    /// until the operation has ended, even if the caller drops the future. Returns the bytes and the reservation.
     ///
     /// # Errors
     /// Fails if the session does not exist.

@@ -87,7 +87,7 @@ impl SessionsBuilder {
         self
     }
 
-    /// Sets a token that cancels waits for locks, and waits for threads that are using or changing a session.
+    /// Sets a token that cancels waiting for a lock, or for a thread that is using or changing a session.
     pub fn cancel(mut self, token: &CancelToken) -> Self {
         self.0.cancel = token.clone();
         self

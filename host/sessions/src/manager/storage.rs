@@ -322,7 +322,7 @@ impl Sessions {
         }
         // Drop the replaced session only after the write has succeeded.
         slot.state().live = None;
-        // Release the lock before the change ends and other threads continue.
+        // Release the lock first: dropping `live` ends the change, and other threads continue.
         drop(holder);
         drop(live);
         store::log_session("session.created", &id);

@@ -68,7 +68,7 @@ impl SessionRecord {
 pub struct StoredRecord {
     /// The session's record.
     pub record: SessionRecord,
-    /// The version of the write.
+    /// The version of the write that stored the record.
     pub version: StoredVersion,
 }
 
@@ -86,7 +86,7 @@ impl StoredRecord {
 pub struct StoredSession {
     /// The session's record.
     pub record: SessionRecord,
-    /// The version of the write.
+    /// The version of the write that stored the record.
     pub version: StoredVersion,
     /// The state, as [`Session::hibernate`](glovebox::Session::hibernate) returned it.
     pub state: Vec<u8>,

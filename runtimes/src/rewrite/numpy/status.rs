@@ -86,7 +86,7 @@ pub(super) const LOOPS: &[(&str, i32)] = loops! {
     "tan": SLOW,
 };
 
-/// Returns a checked loop's properties.
+/// Returns the properties of the loop `name`, or `None` if the loop is not checked.
 pub(super) fn bits_of(name: &str) -> Option<i32> {
     LOOPS.iter().find(|(known, _)| *known == name).map(|(_, bits)| *bits)
 }

@@ -58,7 +58,7 @@ pub(super) async fn measure(
     }
     let mut all = LoadResult::default();
     while let Some(one) = clients.join_next().await {
-        let one = one.context("a client has failed")??;
+        let one = one.context("a client task panicked")??;
         all.samples.extend(one.samples);
         all.refused += one.refused;
     }

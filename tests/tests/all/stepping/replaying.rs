@@ -266,7 +266,7 @@ fn policy_can_lower_the_maximum_size_of_a_recording() {
         let execution = recorded(&low, &format!("import os\nprint(len(os.urandom({bytes})))"));
         assert_eq!(execution.stdout.text(), format!("{bytes}\n"), "the script is unaffected");
         match execution.recording() {
-            Ok(recording) => assert!(lowest.replay(&recording).is_ok(), "a replay has no journal of its own"),
+            Ok(recording) => assert!(lowest.replay(recording).is_ok(), "a replay has no journal of its own"),
             Err(error) => {
                 assert_eq!(error, RecordError::TooLarge);
                 assert!(error.to_string().contains("`limits.journal_bytes`"), "{error}");

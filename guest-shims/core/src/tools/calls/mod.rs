@@ -185,7 +185,8 @@ impl<R: ToolRunner> ToolCalls<R> {
         self.runner.has_answer()
     }
 
-    /// Releases the memory of the last reply that the guest read, which the guest's WASI state counts from now on.
+    /// Releases the reservation for the last reply that the guest read. From now on, the guest's WASI state counts the
+    /// memory.
     pub fn settle(&mut self) {
         self.taken = None;
     }

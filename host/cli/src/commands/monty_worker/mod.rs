@@ -155,7 +155,7 @@ impl<'a> Worker<'a> {
             FieldValue::Bytes(body) if kind < 20 => request = Some((kind, body)),
             _ => {}
         })?;
-        let (kind, body) = request.context("a request has no kind")?;
+        let (kind, body) = request.context("the request contains no known message")?;
         match kind {
             request::CONFIGURE => {
                 ensure!(self.config.is_none(), "the session is already configured");
@@ -213,14 +213,15 @@ impl<'a> Worker<'a> {
         let tool = Tool::new(TURN_TOOL, "Passes an event to the client.").schema(schema).stepped();
         let runtime = RuntimeArgs::default();
         let sandbox = self.host.sandbox(&runtime, Some(Language::Python), &config.policy())?;
-        self.sandbox = Some(sandbox.with_tools(&[tool]).context("cannot add the tool")?);
+        self.sandbox =
+            Some(sandbox.with_tools(&[tool]).context("cannot add the tool that passes events to the client")?);
         self.config = Some(config);
         Ok(())
     }
 
     fn open(&self) -> anyhow::Result<Session> {
         let (Some(sandbox), Some(config)) = (&self.sandbox, &self.config) else {
-            bail!("the session is not configured");
+            bail!("the session is not configured; send `configure` first");
         };
         let session = sandbox.session().context("cannot open the session")?;
         let execution = session.execute(&setup(config.recursion())).context("cannot prepare the session")?;
@@ -257,7 +258,8 @@ impl<'a> Worker<'a> {
         let mut answer = vec![u8::try_from(kind)?];
         answer.extend_from_slice(body);
         let mut answers = vec![ToolAnswer::value(feed.call, &json!(BASE64_STANDARD.encode(answer)))];
-        let (feed_limit, turn_limit) = self.config.as_ref().context("the session is not configured")?.times();
+        let (feed_limit, turn_limit) =
+            self.config.as_ref().context("the session is not configured; send `configure` first")?.times();
         let limit = feed_limit.saturating_sub(self.feed_time).min(turn_limit);
         let begun = Instant::now();
         loop {
@@ -314,7 +316,7 @@ impl<'a> Worker<'a> {
     /// the configuration, and the session or the suspended execution. Suspending ends the execution, so the execution
     /// is then resumed.
     fn dump(&mut self) -> anyhow::Result<()> {
-        let Some(config) = self.config.clone() else { bail!("the session is not configured") };
+        let Some(config) = self.config.clone() else { bail!("the session is not configured; send `configure` first") };
         let mut state = vec![u8::from(self.feed.is_some())];
         state.extend_from_slice(&u32::try_from(config.message.len())?.to_le_bytes());
         state.extend_from_slice(&config.message);
@@ -362,7 +364,7 @@ impl<'a> Worker<'a> {
         };
         self.configure(config)?;
         let event = if waits == 0 {
-            let sandbox = self.sandbox.as_ref().context("the session is not configured")?;
+            let sandbox = self.sandbox.as_ref().context("the session is not configured; send `configure` first")?;
             self.session = Some(sandbox.resume(bytes, ResumeOptions::default())?);
             None
         } else {
@@ -374,13 +376,14 @@ impl<'a> Worker<'a> {
 
     /// Restores a snippet that waits for its client, and returns the event that its client must answer.
     fn resume(&mut self, suspended: &Suspended) -> anyhow::Result<(u64, Vec<u8>)> {
-        let sandbox = self.sandbox.as_ref().context("the session is not configured")?;
+        let sandbox = self.sandbox.as_ref().context("the session is not configured; send `configure` first")?;
         let session = sandbox.resume_suspended_session(suspended, ResumeOptions::default())?;
         let (cancel, printer) = (CancelToken::new(), self.printer.clone());
         let started = session.start(suspended.request().on_output(printer.listener()).cancel(&cancel))?;
         // Resuming repeats the snippet's computations. Their limit is the client's limit or the default limit,
         // whichever is higher.
-        let (feed_limit, _) = self.config.as_ref().context("the session is not configured")?.times();
+        let (feed_limit, _) =
+            self.config.as_ref().context("the session is not configured; send `configure` first")?.times();
         let Step::NeedsTools(calls) = started.advance(Vec::new(), Some(feed_limit.max(DEFAULT_FEED)))? else {
             bail!("the suspended snippet is not waiting for a call");
         };

@@ -29,8 +29,8 @@ use sha2::{Digest as _, Sha256};
 use super::decision::MAX_QUESTIONS;
 use crate::{Service, ServiceError, mcp::outputs::random};
 
-/// Maximum size of the suspended execution in a state, in bytes. Its base64 text is then 8 MiB long, which is within
-/// the default message size limits of clients.
+/// Maximum size of the suspended execution in a `requestState`, in bytes. 6 MiB are 8 MiB as base64, which is within the
+/// default message size limits of clients.
 pub(super) const MAX_SUSPENDED_BYTES: usize = 6 << 20;
 
 /// The size of a nonce in bytes.

@@ -127,8 +127,8 @@ impl SuspendedStore {
         Self { store, max, key, tenant, reserved: Arc::default() }
     }
 
-    /// Starts the seal of an entry. The seals of sessions use the same key, but the name of this seal contains spaces,
-    /// so it cannot be the ID of a session.
+    /// Creates the seal of an entry. Seals of sessions use the same key, but session IDs contain no spaces, unlike the
+    /// name of this seal.
     fn seal(&self, id: &SuspendedId) -> Seal {
         Seal::new(self.key.as_ref(), &format!("stored suspended execution {} of {}", id.as_str(), self.tenant))
     }

@@ -106,7 +106,7 @@ impl Lease {
 pub(super) struct LeaseLog {
     bucket: Arc<dyn Bucket>,
     dir: String,
-    /// The content of this holder's entries: a random ID, and the duration in milliseconds.
+    /// The content of this holder's entries: a random ID and the lease's duration in milliseconds.
     holder: String,
     lasts: Duration,
 }

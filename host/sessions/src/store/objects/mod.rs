@@ -404,8 +404,8 @@ struct Entry {
     format: u32,
     /// The version of this write: 128 random bits. The name of the state object contains the same version.
     version: String,
-    /// The versions of the writes below this write, latest first. A writer whose response was lost looks for its own
-    /// version in this list.
+    /// The versions of the writes that preceded this write, latest first. A writer whose response was lost looks for its
+    /// own version in this list.
     ancestors: Vec<String>,
     /// The written record. `None` for a removal.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -246,7 +246,7 @@ impl Fleet {
             Persistence::Coalesced { .. } => None,
         };
         if let Some(bytes) = put {
-            // The cost of a difference is assumed to be proportional to its size.
+            // Assume that the cost of hibernating a delta is proportional to its size.
             processor += class.hibernate_s * bytes / class.blob_bytes;
             after = self.put.sample(&mut self.random) + bytes / self.config.store.bytes_per_s;
         }
