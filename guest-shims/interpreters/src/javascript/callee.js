@@ -1,8 +1,8 @@
 'use strict';
-// Builds the error message for a callee that is not a function or constructor, for a value that is not iterable, and for
-// `undefined` or `null` in place of an object to destructure. The engine calls `nameCallee` with copies of the running
-// function's code and of its variables' names. `nameCallee` follows the instructions up to the failed one, with source
-// texts in place of values.
+// Builds error messages for a callee that is not a function or constructor, for a value that is not iterable, and for a
+// destructured `undefined` or `null`. The engine calls `nameCallee` with copies of the running function's code and of
+// the names of its variables. `nameCallee` interprets the instructions up to the failed one, with source texts in place
+// of values.
 //
 // The older build's engine does not call `nameCallee`.
 {
@@ -30,7 +30,7 @@
   const TAKES = digits('000000000000001231223234345243345211220310100221101221200112300111223322334212223332323011011011001101101100012111212111100001111313440111111111100111120222222222222222222222212001021100000000000000001100000111111110000111111110000111111111110011111111');
   const LEAVES = digits('011111111111110122346345345243345110101100201200001111111003000012010112010112122231123101101101010010000001001111201000022221333520450222111112200011111111111111111111111111111111110201111111111111110121111000011111111000011111111000011111000011111111');
 
-  // Sizes of `JSVarDef` and `JSClosureVar`, and the offset of the name in the latter.
+  // Sizes of `JSVarDef` and `JSClosureVar` in bytes, and the offset of the name in `JSClosureVar`.
   const VARIABLE_BYTES = 20;
   const OUTER_BYTES = 8;
   const OUTER_NAME = 4;
@@ -45,7 +45,7 @@
   const MOST_BOTH = 60;
   // The kinds of errors, as in `runtimes/src/rewrite/quickjs`.
   const NOT_ITERABLE = 2, NOT_AN_OBJECT = 3;
-  // Maximum number of stack slots. Functions use fewer.
+  // Maximum number of stack slots, above the engine's own limit of 65,534.
   const MOST_VALUES = 1 << 16;
 
   const PUSH_I32 = 1, PUSH_ATOM = 4, UNDEFINED = 6, NULL = 7, THIS = 8, FALSE = 9, TRUE = 10, DUP = 17, PERM3 = 24, SWAP = 27, CONSTRUCT = 33,
@@ -58,9 +58,9 @@
     GET_ARGUMENT_3 = 218,
     GET_OUTER_0 = 227, GET_OUTER_3 = 230, GET_LENGTH = 239, IF_FALSE_8 = 240, IF_TRUE_8 = 241, GOTO_8 = 242, GOTO_16 = 243, CALL_0 = 244, CALL_3 = 247;
 
-  // The state of one call of `nameCallee`. The calls are never nested.
+  // The state of the current call of `nameCallee`. Calls are never nested.
   let bytes, code, variables, outers, argumentCount, values, height, jumps, isReached, kind, value;
-  // The values of jumps back, while `follow` collects them, and the position of the current instruction.
+  // The values at backward jumps, while `follow` collects them, and the position of the current instruction.
   let backward, position;
 
   // A value is its source text, an object for a literal key, or `undefined` if it has no text.
@@ -116,7 +116,7 @@
   const is = (op, act) => on(op, op, act);
   const texts = (first, last, textAt) => on(first, last, (at, op) => replace(TAKES[op], LEAVES[op], textAt(at, op)));
   const text = (op, textAt) => texts(op, op, textAt);
-  // Number and string literals are used only as keys.
+  // Number and string literals have a text only as property keys.
   const key = (value) => ({ text: value });
   text(PUSH_I32, (at) => key(`[${i32(code, at + 1, true)}]`));
   text(PUSH_I8, (at) => key(`[${i8(code, at + 1)}]`));
@@ -223,13 +223,13 @@
   on(THROW, THROW_ERROR, end);
   is(RET, end);
 
-  // Merges the values of the jumps to an instruction.
+  // Merges the values that arrive at an instruction from jumps to it.
   const arrive = (at) => {
     const arriving = jumps[at];
     if (arriving === undefined) {
       if (!isReached) height = 0;
     } else if (isReached) {
-      // In a declaration, the code of a pattern follows an `undefined` that it never uses.
+      // In a declaration, an `undefined` that is never used is pushed before the code of a pattern.
       const isUnused = (text) => arriving.isBackward && text === 'undefined';
       for (let i = 0; i < height; i++) if (values[i] !== arriving[i]) values[i] = isUnused(values[i]) ? arriving[i] : undefined;
     } else {
@@ -244,7 +244,7 @@
     const iterated = textOf(top(0));
     return iterated === undefined ? undefined : `${shortened(iterated)} is not ${op === FOR_AWAIT_OF ? 'async ' : ''}iterable`;
   };
-  // The statement `with` stores the object that it converts. A pattern reads a property next, if its name is constant.
+  // `with` stores the converted object. A pattern reads a property of it instead, if the name is constant.
   const patternMessage = (at, op) => {
     const next = bytes[at + 1];
     const isWith = next === PUT_LOCAL || next === PUT_LOCAL_CHECKED || next === PUT_LOCAL_INITIAL || next === PUT_LOCAL_8 ||
@@ -256,7 +256,7 @@
     return `Cannot destructure ${isNamed ? `property '${property}' of ` : ''}'${object}' as it is ${value}.`;
   };
 
-  // Returns the message for the instruction at `at`, or `undefined` if the value has no text.
+  // Returns the message for the failed instruction at `at`, or `undefined` if the value has no text.
   const messageOf = (at, op) => {
     if (kind === NOT_ITERABLE) return iterableMessage(op);
     if (kind === NOT_AN_OBJECT) return patternMessage(at, op);
@@ -274,7 +274,7 @@
     return `${shortened(callee)} is not a ${isConstructor ? 'constructor' : 'function'}`;
   };
 
-  // Follows the code up to the instruction that contains `target`: the engine may already have read its operands.
+  // Follows the code up to the instruction that contains `target`, which can be the position of an operand.
   const follow = (target) => {
     for (let at = 0; at <= target; ) {
       const op = bytes[at];
@@ -302,7 +302,7 @@
     argumentCount = count;
     kind = errorKind;
     value = wrongValue;
-    // Not arrays, because scripts can change `Array.prototype`.
+    // Uses objects instead of arrays, because scripts can change `Array.prototype`.
     const begin = (known) => {
       values = { __proto__: null };
       height = 0;
@@ -312,7 +312,7 @@
     try {
       begin({ __proto__: null });
       if (kind >= NOT_ITERABLE) {
-        // The code of a pattern precedes the code of its value, which ends with a jump back.
+        // The code of a pattern precedes the code of its value, which ends with a backward jump.
         backward = { __proto__: null };
         follow(codeBuffer.byteLength);
         begin(backward);

@@ -1,4 +1,4 @@
-// Makes the modules globals as well, as `qjs --std` does, and hides the shared state of the boot scripts.
+// Adds the modules as globals, like `qjs --std`, and hides the shared state of the boot scripts.
 import * as std from 'std';
 import * as os from 'qjs:os';
 import * as bjson from 'bjson';

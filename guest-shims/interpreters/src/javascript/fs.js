@@ -1,6 +1,6 @@
 'use strict';
 // `require('fs')` on top of the interpreter's own file calls. Every call is synchronous: the forms with callbacks and
-// promises only report its result later.
+// promises only deliver the result later.
 {
   const $ = $glovebox;
   const { coded, os, std } = $;
@@ -34,7 +34,7 @@
     return result;
   };
 
-  // Returns a path, which may be empty.
+  // Converts a path argument to a string, which may be empty.
   const textOf = (value, name) => {
     let found = value;
     if (value instanceof URL) found = $.node.url.fileURLToPath(value);
@@ -45,7 +45,7 @@
     if (found.includes('\0')) throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument '${name}' must be a string, Uint8Array, or URL without null bytes. Received ${$.inspect(found, 0)}`);
     return found;
   };
-  // `call` is the system call that an error names. The interpreter would treat an empty path as the working directory.
+  // Rejects an empty path, which the interpreter would treat as the working directory. `call` is for the error.
   const pathOf = (value, name = 'path', call = 'open') => {
     const found = textOf(value, name);
     if (found === '') throw failure(NUMBERS.ENOENT, call, found);
@@ -326,7 +326,7 @@
   const fs = { constants, Stats, Dirent, F_OK: 0, R_OK: 4, W_OK: 2, X_OK: 1, ...sync };
   $.fsParts = { check, copy, failure, isDirectory, isLink, isTree, names, NUMBERS, opened, optionsOf, pathOf, pathsOf, rawStat, removeTree, statOf, store, sync, textOf, writeAll };
 
-  // Loads the rarely used functions from the library when a script first requests one of them, or an unknown name.
+  // Loads the rarely used functions from the library when a script first reads a property that `fs` does not have yet.
   Object.setPrototypeOf(fs, new Proxy({}, {
     get(target, name) {
       if (typeof name === 'symbol') return undefined;

@@ -85,7 +85,7 @@
   // The function to call when no other work is left.
   let ending;
 
-  // Number of timers that keep the script alive: all on which the script has not called `unref()`.
+  // Number of timers that keep the script alive: those on which the script has not called `unref()`.
   let referenced = 0;
   const count = () => {
     words[WAITING] = referenced + calls + (ending === undefined ? 0 : 1);
@@ -101,7 +101,7 @@
     count();
   };
 
-  // Sets whether `forget` has work at the end of the execution.
+  // Tells the host to call `forget` at the end of the execution, or not to.
   $.litter = (is) => {
     words[LITTER] = is ? 1 : 0;
   };
@@ -223,7 +223,7 @@
   const clearInterval = (timer) => clear(timer);
   const clearImmediate = (timer) => clear(timer);
 
-  // Targets of weak references created or followed in the running job. The language keeps them until the job ends.
+  // Targets of weak references created or dereferenced in the running job. The language keeps them until the job ends.
   const kept = new Set();
   const keptAdd = uncurry(Set.prototype.add);
   const keptClear = uncurry(Set.prototype.clear);
@@ -261,7 +261,7 @@
     defineProperty(NativeRef.prototype, name, { __proto__: null, value, writable: true, configurable: true });
   }
 
-  // The interpreter's `Promise.any` rejects with an error without a message.
+  // The interpreter's `Promise.any` rejects with an error that has no message. This one adds Node's message.
   const nativeAny = PromiseClass.any;
   const Aggregate = AggregateError;
   const { any } = {
@@ -281,19 +281,19 @@
   };
   defineProperty(PromiseClass, 'any', { __proto__: null, value: any, writable: true, configurable: true });
 
-  // Waits for the next timer and returns its callback. The host calls it, so that no frame of the boot scripts is below
-  // it on the stack. While tool calls are unanswered, also waits for an answer, and returns nothing if one comes first.
+  // Waits for the next timer and returns its callback. The host calls the callback, so that it has no frame of the boot
+  // scripts below it. While tool calls are unanswered, also waits for answers. Returns `undefined` if one comes first.
   $.tick = () => {
     keptClear(kept);
     while (heapSize > 0 && mapGet(live, heap[0].id) !== heap[0]) pop();
     if (calls > 0 && $.answer(heapSize > 0 ? max(ceil(heap[0].due - now()), 0) : null)) return undefined;
-    // Timers that keep nothing alive must not extend the run once no other work is left.
+    // Timers with `unref()` must not extend the execution once no other work is left.
     if (heapSize > 0 && (referenced > 0 || calls > 0)) {
       const timer = heap[0];
       for (let wait = timer.due - now(); wait > 0; wait = timer.due - now()) native.sleep(ceil(wait));
       pop();
       if (timer.every > 0) {
-        // Counts from now, so that an interval shorter than its callback does not starve other timers.
+        // Counts from now. Otherwise, a callback that runs longer than its interval would starve other timers.
         timer.due = now() + timer.every;
         push(timer);
       } else stop(timer.id);
@@ -319,8 +319,8 @@
     words[EXITED] = 0;
     words[WANTED] = 0;
   };
-  // Records that the script waits for packages that the host must make importable. Returns whether this is
-  // the first request.
+  // Records that the script waits for packages that the host must make importable. Returns `true` for the first
+  // request.
   $.wantPackages = () => {
     const isFirst = words[WANTED] === 0;
     words[WANTED] = 1;
@@ -351,8 +351,8 @@
   };
   // Promises of microtasks that threw. No script refers to them, so listeners receive only the errors.
   const thrown = new WeakMap();
-  // Offers an uncaught error, and the promise that was rejected with it, to the script. Returns whether it was handled.
-  // Throws the exception of a listener.
+  // Passes an uncaught error, and the promise that was rejected with it, to the script's listeners. Returns 1 if a
+  // listener handled the error, and 0 otherwise. A listener's exception is thrown.
   $.uncaught = (error, promise) => (heed(error, weakGet(thrown, promise) ? undefined : promise) ? 1 : 0);
 
   const settled = PromiseClass.resolve();

@@ -17,8 +17,8 @@
   const MOST_KEYS = 1000;
   // Approximate maximum length of the text of a structure. A small graph can have exponentially many paths.
   const MOST_TEXT = 1 << 20;
-  // Maximum length of a hole in an array that is skipped element by element. The end of a longer hole is found by
-  // listing all keys.
+  // Maximum length of an array hole that is skipped index by index. All keys are listed to find the end of a longer
+  // hole.
   const SHORT_HOLE = 1000;
   // Longer lists are printed without their other properties, because listing all keys is too expensive.
   const MOST_LISTED = 10000;
@@ -115,7 +115,7 @@
     return inner(context, own.value, level);
   };
 
-  // Returns the first index of an array that is set, starting at `from`, or the array's length.
+  // Returns the first index at or after `from` that is set in an array, or the array's length.
   const nextIndex = (value, from) => {
     const keys = ownKeys(value);
     for (let i = 0; i < keys.length && isIndex(keys[i]); i++) if (+keys[i] >= from) return +keys[i];

@@ -10,8 +10,8 @@
 
   $.coded = (Type, code, message) => Object.assign(new Type(message), { code });
 
-  // Compiles text as the body of a function under a file's name, for traces. The interpreter chooses the name for code
-  // that scripts compile, so the name is inserted into the compiled form.
+  // Compiles source text under a file name, which stack traces show. The interpreter gives code that scripts compile a
+  // fixed name, so the file name is inserted into the compiled form.
   const UNNAMED = '<evalScript>';
   const asBytes = (text) => {
     const is8Bit = !/[^\0-\xff]/.test(text);
@@ -38,7 +38,7 @@
     made.set(bytes.subarray(0, at));
     made.set(to, at);
     made.set(bytes.subarray(at + from.length), at + to.length);
-    // A checksum follows the version. The interpreter does not check it if all its bits are set.
+    // The checksum is in bytes 1 to 4, after the version. The interpreter does not check it if all its bits are set.
     made.fill(255, 1, 5);
     return bjson.read(made.buffer, 0, made.length, bjson.READ_OBJ_BYTECODE);
   };

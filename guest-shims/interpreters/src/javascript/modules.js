@@ -56,8 +56,8 @@
   const SPECIFIER = /\b(?:from|import)\s*(['"])([^'"\n]+)\1/g;
   // Code that the interpreter's own loader runs differently from Node.
   const SPECIAL = /\bimport\s*[.(]|\bmodule\s*\.\s*exports\b|\bexports\s*[.[]|['"](?:node:)?process['"]/;
-  // Returns whether imports of a file, or of the files that it imports, may refer to packages, or to files that are not
-  // ES modules or contain special code.
+  // Returns `true` if the imports of a file, or of the files that it imports, may need the host: imports of packages,
+  // of files that are not ES modules, and of files with special code.
   const needsPackages = (names, parent) => {
     const files = new Set();
     const isSpecial = (name, from) => {
@@ -106,7 +106,7 @@
     return next;
   };
 
-  // Returns the function that replaces `import` in calls of a file, by default of the running script.
+  // Returns the function that replaces `import()` in a file, by default in the running script.
   const loader = (file) => async (name, options) => {
     const frames = $.text.framesOf(new Failure());
     const specifier = `${name}`;
@@ -123,11 +123,11 @@
     }
   };
   const loads = loader();
-  // Returns the values that replace `import.meta` and `import` in a file that the script imports.
+  // Returns the values that replace `import.meta` and `import()` in a file that the script imports.
   loads.of = (file) => ({ $importMeta: $.modules.metaOf(file, false), $loads: loader(file) });
   defineProperty(globalThis, '$loads', { __proto__: null, value: loads, configurable: true, writable: true, enumerable: false });
 
-  // Lets the module of a session's imports bind their names once, as globals that read the module's variables.
+  // Lets the module with a session's imports define them once, as globals that read the module's variables.
   const BINDER = 'glovebox.imports';
   $.expectImports = (lexicals) => {
     const bind = (pairs) => {

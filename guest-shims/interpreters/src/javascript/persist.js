@@ -31,7 +31,7 @@
 
   // The properties of the global object that the script did not create, by name.
   let before;
-  // The values of these properties.
+  // The values of the properties in `before`.
   let builtins;
   // Maximum number of characters of the globals, and the number that remains for the current global.
   let most = 0;
@@ -78,7 +78,7 @@
     return bound.length;
   };
 
-  // Returns whether a binding was created by the script.
+  // Returns `true` if the script created a binding.
   const isBound = (lexicals, name) => {
     if (!mapHas(ofImage, name)) return true;
     try {
@@ -88,7 +88,7 @@
     }
   };
 
-  // Returns whether a property of the global object was created by the script and holds a value.
+  // Returns `true` if the script created or changed a property of the global object, and the property holds a value.
   const isMade = (name) => {
     const now = getOwnPropertyDescriptor(global, name);
     if (now === undefined || !hasOwn(now, 'value')) return false;
@@ -128,7 +128,7 @@
     return false;
   };
 
-  // Thrown for a value without a JSON form; the reason is in `reason`.
+  // Thrown for a value that JSON cannot represent, for `reason`, and for one whose text is too long.
   const REFUSED = { __proto__: null };
   const TOO_LONG = { __proto__: null };
   let reason = '';
@@ -170,7 +170,7 @@
       if (length * 2 > room) throw TOO_LONG;
       for (let i = 0; i < length; i++) {
         const item = value[i];
-        // Long lists are mostly lists of numbers.
+        // Avoids a call for each number, because long lists usually contain only numbers.
         if (typeof item === 'number' && item - item === 0) room -= 2;
         else check(item, above, depth);
       }

@@ -1,5 +1,5 @@
 'use strict';
-// The parts of a printed value: primitives, keys, names of classes, functions and errors.
+// Formats the parts of printed values: primitives, keys, class names, functions and errors.
 //
 // Everything used here is captured before the first script runs. Nothing that a script can replace (iteration
 // protocols, `Array.prototype`, regular expressions) is used afterwards.
@@ -294,7 +294,7 @@
     }
   };
 
-  // Returns whether an object has its own conversion to a string, for `%s`.
+  // Returns `true` if an object has its own conversion to a string, which `%s` then uses.
   const hasOwnText = (value) => {
     const method = read(value, 'toString');
     if (typeof method !== 'function') return false;

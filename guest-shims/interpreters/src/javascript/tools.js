@@ -82,8 +82,8 @@
     $.litter(false);
   };
 
-  // Writes a message, if there is one, and reads a reply if one is wanted. Returns `undefined` without a reply. The
-  // device is opened each time, because a script may close any descriptor and open another one in its place.
+  // Writes `message`, if given, and reads a reply if `wantsReply`. Returns `undefined` if there is no reply.
+  // Opens the device each time, because a script can close any descriptor and reuse its number.
   const exchange = (message, wantsReply) => {
     const device = open(DEVICE, 'r+');
     if (device === null) throw new ToolError('the sandbox has no tools');
@@ -295,8 +295,8 @@
     return known.words;
   };
 
-  // Returns two texts to find for each distinct word of a query: one for the whole word and one for words that begin with
-  // it. For words of one or two letters, both are the whole word. The second one ignores a final `s`.
+  // Returns two search texts for each distinct word of a query. `whole` matches the whole word. `start` matches words
+  // that start with it, ignoring a final `s`. For a word of one or two letters, both match only the whole word.
   const patternsOf = (query) => {
     const patterns = [];
     const text = spaced(query);

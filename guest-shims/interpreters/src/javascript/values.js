@@ -35,7 +35,7 @@
   const Failure = TypeError;
   const global = globalThis;
 
-  // The remaining room for text, reduced by the minimum length of each value.
+  // The remaining number of characters, reduced by the minimum length of each value.
   let room = 0;
 
   const isPlain = (value, above) => {
@@ -69,8 +69,8 @@
     return true;
   };
 
-  // Returns whether JSON represents a value exactly. Values with classes or getters, or with parts that
-  // `JSON.stringify` omits or turns into `null`, are not data.
+  // Returns `true` if JSON represents a value exactly. Rejects class instances, getters, and values that
+  // `JSON.stringify` omits or turns into `null`.
   const isData = (value, above) => {
     room -= 2;
     if (room < 0) return false;
@@ -144,7 +144,7 @@
   // Returns a value in its printed form, and as JSON if JSON represents it exactly. The host reads the properties one
   // by one.
   $.show = (value) => {
-    // Most values are primitives or plain objects, which have only a text form.
+    // Primitives have only a text form.
     if (typeof value === 'object' && value !== null) {
       try {
         if (typeof value[FORMS] === 'function') $.showResult(value);

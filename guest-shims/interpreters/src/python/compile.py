@@ -1,6 +1,6 @@
 """Compiles the packages in advance, because compiling them in the image's interpreter would fragment its memory.
 
-The output contains the path and the bytes of each bytecode file, each preceded by its length."""
+The output contains the path and the content of each bytecode file, each preceded by its length."""
 
 import importlib._bootstrap_external as external
 import importlib.util

@@ -4,7 +4,7 @@
   const $ = $glovebox;
   const { coded, deepEqual, inspectWith } = $;
 
-  // Longer values are not compared line by line.
+  // Values with more lines are not compared line by line.
   const MOST_LINES = 400;
   const shown = (value) => inspectWith(value, { depth: 1000, sorted: true, compact: false, maxArrayLength: Infinity, maxStringLength: Infinity });
 
@@ -74,7 +74,7 @@
   }
   Object.defineProperty(AssertionError.prototype, 'name', { value: 'AssertionError', writable: true, configurable: true });
 
-  // `generated` replaces a missing message.
+  // Throws an assertion error. `generated` is the message if the script passed none.
   const fail = (message, details, generated) => {
     if (message instanceof Error) throw message;
     throw Object.assign(new AssertionError({ message: message ?? generated, ...details }), { generatedMessage: message === undefined });

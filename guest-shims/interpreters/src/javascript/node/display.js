@@ -41,7 +41,7 @@
     os.close(device);
   };
 
-  // For a promise, waits for its value.
+  // Sends representations. If they are a promise, waits for its value.
   const sendWhenThere = (kind, forms) => (typeof forms?.then === 'function' ? Promise.resolve(forms).then((forms) => send(kind, forms)) : send(kind, forms));
 
   const hasForms = (value) => (typeof value === 'object' || typeof value === 'function') && value !== null && typeof value[FORMS] === 'function';

@@ -55,7 +55,7 @@
     return bytes;
   };
 
-  // Returns the start of an incomplete character at the end, or the length.
+  // Returns the index of an incomplete character at the end, or the length if the last character is complete.
   const wholeUtf8 = (bytes) => {
     const end = bytes.length;
     for (let back = 1; back <= 3 && back <= end; back++) {
@@ -118,7 +118,7 @@
     return textOf(units);
   };
 
-  // Returns the start of an incomplete unit or surrogate pair at the end, or the length. `first` is the offset of the
+  // Returns the index of an incomplete unit or surrogate pair at the end, or the length. `first` is the offset of the
   // unit's high byte: 0 in big-endian text, 1 in little-endian text.
   const wholeUtf16 = (bytes, first) => {
     const end = bytes.length & ~1;
@@ -195,7 +195,7 @@
       const goesOn = Boolean(options?.stream);
       if (this.#legacy?.decodeNext !== undefined) return this.#legacy.decodeNext(bytesOf(source), this.fatal, goesOn);
       const bytes = concat(this.#pending, bytesOf(source));
-      // Cleared before decoding, because a call that throws leaves nothing for the next call.
+      // Cleared before decoding, so that a call that throws leaves no bytes for the next call.
       this.#pending = new Uint8Array();
       const isUtf8 = this.encoding === 'utf-8';
       const isUtf16 = this.encoding === 'utf-16le' || this.encoding === 'utf-16be';

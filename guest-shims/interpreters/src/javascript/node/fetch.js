@@ -226,7 +226,7 @@
     return made;
   };
 
-  // Returns the error for a script, as in Node: a `TypeError` with its cause. A timeout is a `DOMException`.
+  // Converts the host's error to Node's: a `DOMException` for a timeout, otherwise a `TypeError` with the cause.
   const failed = (error) => {
     const isOff = error.name === 'UnknownTool' || error.message === 'the sandbox has no tools';
     const [, code, message] = /^([a-z]+): ([^]*)$/.exec(error.message) ?? [];

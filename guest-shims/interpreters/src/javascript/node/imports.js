@@ -18,7 +18,7 @@
   const isAbsolute = (name) => /^(?:\/|file:)/.test(name);
   const specifiersOf = (text) => Array.from(text.matchAll(SPECIFIER), ([, single, double]) => single ?? double);
 
-  // Returns whether a file is an ES module, from its name, its package and its text.
+  // Returns `true` if a file is an ES module, judging by its name, its package and its text.
   const isModule = (file, text) => {
     if (!/\.(?:js|ts)$/.test(file)) return file.endsWith('.mjs');
     for (let above = path.dirname(file); ; above = path.dirname(above)) {
@@ -28,9 +28,9 @@
     }
     return /^\s*(?:import\b[^(.]|export\b)/m.test(text) && !/\bmodule\s*\.\s*exports\b/.test(text);
   };
-  // Returns whether a file that a path names is a CommonJS module. A plain script runs as an ES module.
+  // Returns `true` if a file imported by path is a CommonJS module. A script without exports runs as an ES module.
   const isCommon = (file, text) => file.endsWith('.cjs') || (file.endsWith('.js') && /\bmodule\s*\.\s*exports\b|\bexports\s*[.[]/.test(text) && !isModule(file, text));
-  // Returns whether an ES module has a default export. Comments and strings do not count.
+  // Returns `true` if an ES module has a default export. Ignores comments and strings.
   const hasDefault = (text) => {
     if (!text.includes('default')) return false;
     const code = text.replace(/\/\*[^]*?\*\/|\/\/.*|'[^'\\\n]*(?:\\.[^'\\\n]*)*'|"[^"\\\n]*(?:\\.[^"\\\n]*)*"|`[^`\\]*(?:\\[^][^`\\]*)*`/g, ' ');
@@ -70,7 +70,7 @@
     }
     return [...found].filter((name) => /^[A-Za-z_$][\w$]*$/.test(name) && name !== 'default');
   };
-  // Returns the text of an ES module with the exports of a file.
+  // Returns the text of an ES module that re-exports the exports of a file.
   const facadeOf = (file, text, isES) => {
     const from = JSON.stringify(nameOf(file));
     if (isES) return `export * from ${from};\n${hasDefault(text) ? `export { default } from ${from};` : ''}`;
@@ -103,7 +103,7 @@
   const follow = (roots, leave, miss) => {
     const seen = new Set();
     const created = new Set();
-    // The running script, and files that import themselves through others. The interpreter loads these files.
+    // The running script, and files in import cycles. The interpreter loads these files.
     const cyclic = new Set([$.mainFile()]);
     let files = 0;
     const stack = roots.map(({ parent, names }) => ({ parent, names, at: 0 }));
@@ -207,7 +207,7 @@
   };
 
   const CLAUSE = /\b(?:import|export)\b([^'"\x60;]*?)\bfrom\s*(?:'([^'\n]+)'|"([^"\n]+)")/g;
-  // Returns whether the clause of an import contains a name.
+  // Returns `true` if the clause of an import contains a name.
   const takes = (clause, name) => clause.split(/[\s,{}]+/).includes(name) || (name === 'default' && /^\s*[^\s{*]/.test(clause));
   // Finds the import of a name that a module does not export, in the files that `parent` imports directly or
   // indirectly. Returns the module's name as written there, and the frame.
@@ -248,7 +248,7 @@
       return { isNew, at: found?.at, error };
     }
     let missing = /'([^]*)'[^']*$/.exec(said)?.[1] ?? specifier;
-    // A package that could not be created may have failed because of another one.
+    // The module of a package may not exist because that of another package could not be created.
     const causes = new Set();
     while (failed.has(missing) && !causes.has(missing)) {
       causes.add(missing);
@@ -264,7 +264,7 @@
     if (specifier !== missing && !(isPath(specifier) && fileOf(specifier, parent) === whole)) wanted = undefined;
     if (wanted?.startsWith('file:')) wanted = whole;
     else if (wanted === undefined || specifier === missing) {
-      // A file that the script imports may have imported it.
+      // The failed import may be in a file that the script imports.
       const names = wanted === undefined || from !== $.mainFile() ? [specifier] : $.declaredImports();
       if (!names.includes(missing)) {
         let isFileName = isPath(missing) || /\.(?:[cm]?js|json)$/.test(missing);

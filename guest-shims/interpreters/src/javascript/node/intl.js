@@ -181,7 +181,7 @@
     DateTimeFormat(Type) {
       Type.tzData = zones();
     },
-    // Unlike the other types, segmenters and their results have their state in visible properties.
+    // Unlike the other types, segmenters and their results store their state in visible properties.
     Segmenter(Type) {
       const segments = Object.create(Type.prototype).segment('');
       const iterator = segments[Symbol.iterator]();

@@ -35,7 +35,7 @@
     'windows-1258': ['cp1258 x-cp1258', '€\x81‚ƒ„…†‡ˆ‰\x8a‹Œ\x8d\x8e\x8f\x90‘’“”•–—˜™\x9a›œ\x9d\x9eŸ\u00a0¡¢£¤¥¦§¨©ª«¬\u00ad®¯°±²³´µ¶·¸¹º»¼½¾¿ÀÁÂĂÄÅÆÇÈÉÊË\u0300ÍÎÏĐÑ\u0309ÓÔƠÖ×ØÙÚÛÜƯ\u0303ßàáâăäåæçèéêë\u0301íîïđñ\u0323óôơö÷øùúûüư₫ÿ'],
     'x-mac-cyrillic': ['x-mac-ukrainian', 'АБВГДЕЖЗИЙКЛМНОПРСТУФХЦЧШЩЪЫЬЭЮЯ†°Ґ£§•¶І®©™Ђђ≠Ѓѓ∞±≤≥іµґЈЄєЇїЉљЊњјЅ¬√ƒ≈∆«»…\u00a0ЋћЌќѕ–—“”‘’÷„ЎўЏџ№Ёёяабвгдежзийклмнопрстуфхцчшщъыьэю€'],
   };
-  // `iso-8859-8-i` has the same characters, in logical order.
+  // `iso-8859-8-i` has the characters of `iso-8859-8`, in logical order.
   ENCODINGS['iso-8859-8-i'] = ['csiso88598i logical', ENCODINGS['iso-8859-8'][1]];
   // Additional labels of the multi-byte encodings, by name. The order must match `ENCODINGS` in `wasi/src/decoding.rs`.
   const WIDE = {

@@ -90,7 +90,7 @@
   const asFile = (file) => ['', '.js', '.json', '.cjs'].map((extension) => file + extension).find(isFile);
   const REQUIRED = ['node', 'require', 'default'];
   const IMPORTED = ['node', 'import', 'default'];
-  // Returns the `package.json` of a directory, if it has one.
+  // Returns the parsed `package.json` of a directory, or `undefined`.
   const aboutOf = (directory) => {
     const about = `${directory}/package.json`;
     if (!isFile(about)) return undefined;
@@ -291,7 +291,7 @@
     return /^\.{1,2}\//.test(name) ? nameOf(path.resolve(path.dirname(parent), name)) : name;
   };
 
-  // Returns whether the error reports a module or an export that the interpreter did not find.
+  // Returns `true` if the error reports a module or an export that the interpreter did not find.
   const isImportError = (error) =>
     (error instanceof ReferenceError && error.message.startsWith('could not load module')) ||
     (error instanceof SyntaxError && error.message.startsWith("Could not find export '"));
@@ -308,7 +308,7 @@
     made.add(name);
     const all = builtin(name);
     if (all === undefined) return '';
-    // `os` is also a module of the interpreter, whose additional exports it keeps.
+    // The interpreter also has a module `os`. Its additional exports are kept.
     const own = name === 'os' ? "export * from 'qjs:os';\n" : '';
     const names = Object.keys(all).filter((key) => /^[A-Za-z_]\w*$/.test(key) && key !== 'default');
     $.global(FACADE, all);

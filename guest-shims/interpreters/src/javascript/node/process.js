@@ -241,8 +241,8 @@
       'This error originated either by throwing inside of an async function without a catch block, or by rejecting a promise which was not ' +
       `handled with .catch(). The promise rejected with the reason "${typeof reason === 'string' ? reason : $.inspect(reason, 0)}".`);
 
-  // Offers an uncaught error, with its promise if it has one, to the listeners. Returns whether a listener handled
-  // it. If not, the script ends.
+  // Passes an uncaught error, and the promise that was rejected with it, to the listeners. Returns `true` if a listener
+  // handled the error. If not, the script ends.
   const heed = (thrown, promise) => {
     let error = thrown;
     let origin = 'uncaughtException';
@@ -266,7 +266,7 @@
       try {
         leave(1);
       } catch {
-        // The script ends with the first error.
+        // Ignored: the script already ends with the first error.
       }
     }
     if (error !== thrown) throw error;

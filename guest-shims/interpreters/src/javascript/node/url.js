@@ -201,7 +201,7 @@
       return at < 0 ? [formDecode(pair), ''] : [formDecode(pair.slice(0, at)), formDecode(pair.slice(at + 1))];
     });
 
-  // The functions that update a URL after a change of its parameters, by the parameters object.
+  // The functions that update a URL when its parameters change, by `URLSearchParams` object.
   const owners = new WeakMap();
   let updateQuery;
   class URLSearchParams {

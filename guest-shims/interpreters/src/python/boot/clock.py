@@ -13,7 +13,7 @@ _KNOWN = {
     "E": "cCnpPrRstTuxXyYzZ%",
     "O": "bBCdegGhHIjklmMnpPrRsStTuUVwWyzZ%",
 }
-# The minimum number of digits of the numeric directives.
+# Minimum number of digits, by numeric directive.
 _DIGITS = {**dict.fromkeys("degHIklmMSUVWy", 2), **dict.fromkeys("CuwGYs", 1), "j": 3, "z": 4}
 
 
@@ -75,8 +75,8 @@ def directive_text(letter, when):
 
 
 def put(owner, name, function):
-    """Replaces a built-in function of a module. The replacement is bound to the module. As a class attribute, it
-    therefore does not become a method, like any built-in function."""
+    """Replaces a built-in function of a module. The replacement is bound to the module, so that it does not become a
+    method if a class stores it as an attribute. Built-in functions do not become methods either."""
     native = getattr(owner, name, None)
     setattr(owner, name, types.MethodType(functools.update_wrapper(function, native) if native else function, owner))
 
@@ -137,8 +137,8 @@ def zone_of(name):
 
 
 def use_zone():
-    """Replaces the UTC-only functions for local time. Called only if a script sets a zone: the replacements are
-    slower."""
+    """Replaces the functions that assume UTC as local time. Called only if a script sets a zone, because the
+    replacements are slower."""
     for function in localtime, mktime, ctime, asctime:
         put(time, function.__name__, function)
     if logging.Formatter.__dict__.get("converter") is _localtime:

@@ -5,7 +5,7 @@ displays that exceed its limits.
 """
 
 DISPLAYS = "/dev/glovebox/displays"
-BACKEND = "module://glovebox_figures"  # matplotlib's backend, as in `MPLBACKEND`
+BACKEND = "module://glovebox_figures"  # the value of `MPLBACKEND` that selects this backend
 
 # The methods with which libraries define representations for IPython notebooks, by media type.
 _METHODS = (
@@ -126,19 +126,19 @@ def send_display(kind, forms):
             close_device(device)
 
 
-# --- matplotlib's backend, which `MPLBACKEND` names ------------------------------------------------
+# --- matplotlib's backend -------------------------------------------------------------------------
 
 
-shown_figures = weakref.WeakSet()  # figures displayed by `display` or as a value
+shown_figures = weakref.WeakSet()  # figures already displayed, by `display` or as the value of a script
 
 
 def show_left(result, name):
-    """Displays the figures that are open when a script ends, as notebooks do, if the backend is ours. `result` is the
-    script's report."""
+    """Displays the figures that a script left open, as notebooks do, if `BACKEND` is selected. `result` is the script's
+    report."""
     global running
     try:
         figures = sys.modules["matplotlib._pylab_helpers"].Gcf
-        if not figures.figs:  # calls no function of matplotlib, because the script may have replaced it
+        if not figures.figs:  # no call, because the script may have replaced matplotlib's functions
             return result
         chosen = sys.modules["matplotlib.pyplot"].get_backend(), os.environ.get("MPLBACKEND")
         if chosen != (BACKEND, BACKEND):

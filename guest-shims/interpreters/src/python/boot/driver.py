@@ -41,7 +41,7 @@ def perform(name, shown):
 
 
 def awaiting(error, name):
-    """Compiles a script with top-level `await`, as in notebooks. Raises `error` if it has another cause."""
+    """Compiles a script with top-level `await`, as in notebooks. Raises `error` if the cause is another mistake."""
     if not str(error.msg).startswith(("'await'", "'async ", "asynchronous comprehension")):
         raise error
     return parsed(name, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -71,7 +71,7 @@ def in_loop(run_loop, head, tail):
 
 def run(last, shown):
     """Runs the source in `buffer` as `<sandbox>`, without arguments, environment or standard input. Reports the value
-    of the last statement if `shown`. Unless `last`, the interpreter then runs further scripts."""
+    of the last statement if `shown`. `last` means that the interpreter will run no further script."""
     global source, running
     result, name = None, DEFAULT_NAME
     try:
@@ -169,7 +169,7 @@ def fields():
 
 
 def set_environment(wanted):
-    """Adds `wanted` to the image's environment, and reverts the changes for the previous script."""
+    """Adds `wanted` to the image's environment, after reverting the changes for the previous script."""
     global script_env
     for key in script_env:
         if key not in wanted:
@@ -229,8 +229,8 @@ flush_text = TextStream.flush
 
 
 def flush_streams():
-    """Flushes the standard streams after the host stopped a script, also those that the script opened itself. Skips
-    streams that would run code of the script."""
+    """Flushes the standard streams after the host stopped a script, including the script's own replacements. Skips
+    streams that would run the script's code."""
     settrace(None)
     setprofile(None)
     for name, ours in ("stdout", out), ("stderr", err):
@@ -241,7 +241,7 @@ def flush_streams():
                     and type(stream.buffer) is BufferedStream
                     and type(stream.buffer.raw) is RawStream
                 ):
-                    # Attributes of the stream's parts may replace the methods of their classes.
+                    # An instance attribute can override a method of the class.
                     keys = [*stream.buffer.__dict__, *stream.buffer.raw.__dict__]
                     if not [key for key in keys if type(key) is not str or key not in ("mode", "name")]:
                         flush_text(stream)
@@ -258,7 +258,7 @@ def close():
 
 
 def grow():
-    """Extends `buffer` by the number of bytes that it contains as decimal text."""
+    """Extends `buffer`. Its content is the number of bytes to add, as decimal text."""
     try:
         buffer.extend(bytes(int(buffer)))
         return None

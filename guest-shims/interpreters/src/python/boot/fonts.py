@@ -21,7 +21,7 @@ class Font:
         return flags.TARGET_MONO if mode == "1" else flags(0)
 
     def _glyphs(self, text, mode, direction, features, language):
-        """Returns the index and the advance of each glyph."""
+        """Returns the glyph index and the advance of each character."""
         if direction is not None or features is not None or language is not None:
             raise KeyError("setting text direction, language or font features is not supported without libraqm")
         if not isinstance(text, str):
@@ -114,7 +114,7 @@ def pixels(length):
 
 
 def stroked(mask, width, filled):
-    """Returns the outline of `mask`, `width` pixels wide on either side, and with its interior if `filled`."""
+    """Returns the outline of `mask`, `width` pixels wide on either side. Includes the interior if `filled`."""
     import numpy
 
     reach = math.ceil(width)

@@ -1,6 +1,6 @@
 """The globals that one execution passes to the next, as JSON."""
 
-STATE = "_state"  # the dictionary that always exists
+STATE = "_state"  # the name of a dictionary that every execution has
 
 refused = b"E"  # the reply if the driver fails, for example without memory
 state_bytes = 0  # the maximum size of the globals
@@ -33,7 +33,7 @@ def restore_globals():
 
 
 def is_own(name):
-    """Returns whether a global of this name is saved: an identifier that does not start with `_`."""
+    """Returns `True` if a global of this name is saved: a valid identifier that does not start with `_`."""
     return type(name) is str and name.isidentifier() and name[0] != "_" and not keyword.iskeyword(name)
 
 
@@ -88,7 +88,7 @@ def imported_values():
 
 
 class TooLong(Exception):
-    """The JSON text of a global exceeds `state_bytes`, even at its minimum length."""
+    """Even the shortest possible JSON text of a global would exceed `state_bytes`."""
 
 
 def global_of(name, value):
@@ -112,8 +112,8 @@ def global_of(name, value):
 
 
 def reason_against(value):
-    """Returns why JSON cannot represent a value exactly, or `None`; tuples may become lists. Checks level by level, as
-    `is_json` does."""
+    """Returns the reason why JSON cannot represent a value exactly, or `None`. Accepts tuples, which become lists.
+    Checks level by level, like `is_json`."""
     level, budget = [value], state_bytes // 2  # each item takes at least two bytes
     for _ in range(JSON_DEPTH + 1):
         kinds = set(map(type, level))
@@ -140,7 +140,7 @@ def reason_against(value):
 
 
 def contains_itself(value):
-    """Returns whether a list, tuple or dictionary contains itself. Visits each container once."""
+    """Returns `True` if a list, tuple or dictionary contains itself at any depth. Visits each container once."""
     path, above, done = [(value, items_of(value))], {id(value)}, set()
     while path:
         holder, rest = path[-1]
@@ -164,7 +164,7 @@ def items_of(value):
 
 
 def complain():
-    """Prints the line in `buffer`."""
+    """Prints the line in `buffer` to standard error."""
     try:
         write_error(buffer.decode() + "\n")
     except BaseException:

@@ -1,5 +1,5 @@
-"""JPEG and WebP for Pillow, which is built without libjpeg and libwebp. The codecs are modules of their own
-(`../images`), which run when a script first decodes or encodes such an image. `IMAGE_SOURCES` precedes this file (see
+"""JPEG and WebP for Pillow, which is built without libjpeg and libwebp. The codecs are separate modules in
+`../images`, which run when a script first decodes or encodes such an image. `IMAGE_SOURCES` precedes this file (see
 boot.rs)."""
 
 image_code = {name: compile(text, DRIVER_NAME, "exec", 0, True) for name, text in IMAGE_SOURCES.items()}

@@ -1,5 +1,5 @@
-"""Makes numpy's default integer 64 bits wide if the image was prepared with the recipe's `wide_integers`, which patches
-the binary. This file changes type names and results in the Python code of libraries. `intp` stays 32 bits wide."""
+"""Adapts libraries to a 64-bit default integer in numpy. The recipe's `wide_integers` patches numpy's machine code.
+This file changes type names, and the results of functions written in Python. `intp` stays 32 bits wide."""
 
 # Modules whose Python code converts results or arguments to `intp`. Their code is changed to use `int64`.
 INDEX_MODULES = """
@@ -24,7 +24,7 @@ def with_wide_indices(code):
 
 
 def wide(result):
-    """Converts the indices in a function's result to 64 bits. In a tuple, they are the first item."""
+    """Converts the indices that a function returns, alone or as the first item of a tuple, to 64 bits."""
     if type(result) is tuple:
         return (wide(result[0]), *result[1:])
     kinds = sys.modules["numpy"]
@@ -37,7 +37,7 @@ def wide_table(result):
 
 
 def widen(owner, *names, change=wide):
-    """Makes these functions return 64-bit indices."""
+    """Makes the functions `names` of `owner` return 64-bit indices."""
     if has_wide_integers():
         for name in names:
             setattr(owner, name, returning(change, getattr(owner, name)))

@@ -1,7 +1,7 @@
 """The exception that a script receives when the host asks it to stop.
 
-The host acts as the C signal handler (see interrupt.rs): the interpreter then calls `interrupted` between two
-instructions of the script. WASI has no signals: only the host and the script itself raise SIGINT.
+The host does the work of the C signal handler (see interrupt.rs). The interpreter then calls `interrupted` between two
+instructions of the script. WASI has no signals, so only the host and the script itself raise SIGINT.
 """
 
 
@@ -36,7 +36,7 @@ def interrupted(number, frame):
         loop = running_loop()
         if loop is None or "/asyncio/" not in frame.f_code.co_filename:
             raise error
-        # An exception inside the event loop's code could lose a task that the loop then waits for.
+        # An exception inside the event loop's code could lose a task, and the loop would wait for that task forever.
         loop.call_soon(throw, error)
 
 
@@ -45,7 +45,7 @@ def throw(error):
 
 
 def rearm():
-    """Restores the handler after a script replaced it or an interrupt arrived after the script's end. Such a late
+    """Restores the handler after a script replaced it, or after an interrupt arrived when the script had ended. A late
     interrupt is delivered when the driver is next called, and `interrupted` ignores it."""
     try:
         reason[0] = 0

@@ -27,7 +27,7 @@ late = {}  # from library module name to a function that changes the loaded modu
 
 
 def module_code(self, fullname):
-    # The library is a zip file of bytecode with the file names of the build machine.
+    # The library's bytecode contains file names of the build machine, which this function replaces.
     code, is_package, path = _module_code(self, fullname)
     if code is not None and self.archive == LIBRARY:
         if fullname in early:
@@ -55,7 +55,7 @@ def get_data(self, pathname):
     return _get_data(self, pathname)
 
 
-# This must precede all other imports.
+# Must precede all other imports, which need these functions.
 zipimport._get_module_code, zipimport.zipimporter.exec_module = module_code, exec_module
 zipimport.zipimporter.get_data = get_data
 
@@ -133,11 +133,11 @@ source = ""  # the source of the running script, for tracebacks
 cached_name = DEFAULT_NAME  # the name under which linecache has the running script's lines
 dirty_stdin = False  # whether the reader of standard input may buffer bytes of an earlier script
 script_env = {}  # the running script's environment variables, in addition to the image's own
-replaced_env = {}  # the earlier values of these variables
+replaced_env = {}  # the image's values of the variables that `script_env` overrides
 
 
 def replace(owner, name, function):
-    """Replaces a function of the standard library. The replacement gets its name, documentation and signature."""
+    """Replaces a function of the standard library. The replacement gets the name, documentation and signature."""
     setattr(owner, name, functools.update_wrapper(function, getattr(owner, name)))
 
 

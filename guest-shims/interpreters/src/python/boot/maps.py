@@ -159,7 +159,7 @@ class Map:
                 self._file.close()
 
     def _write_back(self, start=0, stop=None):
-        """Writes the chunks of a shared map that differ from the file. Does not write to a file that was only read."""
+        """Writes the chunks of a shared, writable map that differ from the file. Does nothing for other maps."""
         if not self._written:
             return
         file = self._file

@@ -99,7 +99,7 @@ class Wire:
         named = {name.lower(): value for name, value in headers}
         if "chunked" in named.get("transfer-encoding", "").lower():
             body = unchunked(body)
-        # Headers that `http.client` adds, but that the host sets itself.
+        # Headers that the host sets itself. Those that `http.client` added are omitted.
         own = {
             "accept-encoding": named.get("accept-encoding") == "identity",
             "connection": named.get("connection", "").lower() in ("close", "keep-alive"),

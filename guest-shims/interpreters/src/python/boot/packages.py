@@ -2,8 +2,8 @@
 
 SITE = WORKSPACE + "/site-packages"
 
-# `True` if the library's zip file also contains packages. In that case, `SITE` precedes it on the path, because the
-# packages in `SITE` are pinned or come from the user, and modules of the standard library are not searched in `SITE`.
+# `True` if the library's zip file also contains packages. `SITE` then precedes the zip file on the path, because its
+# packages are pinned or come from the user. `SITE` is not searched for modules of the standard library.
 LIBRARY_HAS_PACKAGES = machinery.PathFinder.find_spec("numpy", [LIBRARY]) is not None
 
 # The modules to preload. Importing a package loads its listed modules and their imports. Other modules are compiled
@@ -70,7 +70,7 @@ def shelved(fullname):
 
 
 class PartFinder(WorkspaceFinder):
-    """Finds modules in the directories of packages."""
+    """Finds modules inside packages: the preloaded ones in `waiting`, then files."""
 
     def find_spec(self, fullname, target=None):
         module = waiting.get(fullname.partition(".")[0], {}).get(fullname)
@@ -93,8 +93,8 @@ class PackageFinder(WorkspaceFinder):
 
 
 class FirstFinder(WorkspaceFinder):
-    """Finds modules in `/app`, the first entry of the path, then preloaded packages. The library does not contain those
-    packages, so this skips its zip file and two directories."""
+    """Finds modules in `/app`, the first entry of the path, then among the preloaded packages. Finding them here skips
+    the library's zip file and two directories, which cannot contain them."""
 
     def find_spec(self, fullname, target=None):
         found = super().find_spec(fullname, target)
@@ -104,7 +104,7 @@ class FirstFinder(WorkspaceFinder):
 
 
 def is_mounted():
-    """Returns whether the packages are mounted, not hidden by a directory of the workspace."""
+    """Returns `False` if the packages are not mounted, or a directory of the workspace hides them."""
     try:
         return os.stat(SITE).st_dev != os.stat(WORKSPACE).st_dev
     except OSError:

@@ -8,7 +8,7 @@ del PARQUET_SOURCES
 
 
 def parquet_module(name):
-    """Returns a module of the engine. Its modules use each other as globals."""
+    """Returns a module of the engine. Each module has the others as globals."""
     if not parquet_modules:
         modules = {each: types.ModuleType("pandas.io._parquet_" + each) for each in parquet_code}
         for each, module in modules.items():

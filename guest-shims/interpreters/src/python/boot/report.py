@@ -2,7 +2,7 @@
 
 
 def reply(kind, *fields):
-    """Builds a reply: `kind`, then each field with its length in four bytes, in UTF-8."""
+    """Builds a reply: `kind`, then each field in UTF-8, preceded by its length in four bytes."""
     global answer
     answer = kind + frame(*fields)
     return answer
@@ -54,7 +54,7 @@ _init = traceback.TracebackException.__init__
 
 
 def init(self, exc_type, exc_value, *args, **named):
-    # CPython adds a hint about `site` directories, which do not exist here.
+    # Removes CPython's hint about `site` directories, which do not exist here.
     _init(self, exc_type, exc_value, *args, **named)
     if isinstance(exc_value, ModuleNotFoundError):
         self._str = self._str.partition(". Site initialization is disabled")[0]
@@ -68,8 +68,8 @@ _distance = traceback._levenshtein_distance
 
 def distance(a, b, max_cost):
     # traceback calls this for its "Did you mean" hints. The test below costs a thousandth of the exact distance and
-    # excludes most names. A letter that only one name contains, in either case, must be inserted, deleted or replaced,
-    # which costs two.
+    # excludes most names. Each letter that only one of the names contains, ignoring case, must be inserted, deleted
+    # or replaced, which costs two.
     ours, theirs = set(a.lower()), set(b.lower())
     if 2 * max(len(ours - theirs), len(theirs - ours)) > max_cost:
         return max_cost + 1
@@ -91,7 +91,7 @@ else:
 
 
 def requote(rendered, seen):
-    """Removes the driver's frames, and quotes frames of earlier scripts from the source in their `Name`."""
+    """Removes the driver's frames. Quotes the lines of earlier scripts from the source in their `Name`."""
     if rendered is None or id(rendered) in seen:
         return
     seen.add(id(rendered))
@@ -174,7 +174,7 @@ def line_of(error, trace, name):
     line = 0
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        # A `Name` belongs to one execution: functions of earlier executions refer to lines of another source.
+        # Compares `Name`s by identity: functions of earlier executions refer to lines of another source.
         if file is name or (type(name) is not Name and file == name):
             line = trace.tb_lineno or line
         trace = trace.tb_next
@@ -231,16 +231,16 @@ def failed(error, name, silent=False):
 
 
 def complete(error, name):
-    """Adds the source line to a syntax error: CPython's compiler, unlike its parser, reads the line from a file.
-    Removes errors of the driver's own attempts, such as compiling the last statement separately."""
+    """Adds the source line to a syntax error, because CPython's compiler can read the line only from a file. Removes
+    the error's context: errors from the driver's attempts to compile the last statement separately."""
     error.__context__ = None
     if error.text is None and error.filename == name and error.lineno:
         error.text = split_lines(source)[error.lineno - 1]
 
 
 def in_short(error, name):
-    """Returns the message and the line of an exception whose traceback cannot be formatted, or "" and "0" if these also
-    fail."""
+    """Returns the message and the line of an exception whose traceback cannot be formatted. Returns "" and "0" if that
+    fails, too."""
     try:
         return clip(str(error), MESSAGE_CHARS), str(line_of(error, trace_of(error), name))
     except BaseException:

@@ -41,7 +41,7 @@ VARIABLES = (("a", "1"), ("b", '"text"'), ("c", '{"a": [1, 2.5, null, true]}'), 
 
 
 def settle():
-    """Runs the samples, then removes their traces. The host calls this once, after parking and after `setup`.
+    """Runs the samples, then undoes their effects. The host calls this once, after parking and after `setup`.
     Returns the location of numpy's generator, or `None`."""
     global kept, source, answer
     kept = dict(namespace)
@@ -129,7 +129,7 @@ def setup():
 
 def fill_holes():
     """Allocates the small free blocks that package imports leave scattered in memory. Scripts then allocate from
-    adjacent pages, which matters because each page that they write to is copied. Stops for each size when new blocks
+    adjacent pages, which matters because each page that they write to is copied. For each size, stops when new blocks
     are adjacent."""
     for size in range(7, 264, 16):
         last = adjacent = count = 0

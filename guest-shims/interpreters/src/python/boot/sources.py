@@ -11,7 +11,7 @@ class Name(str):
     __slots__ = ("source",)  # the text, replaced by its lines on first use; scripts can change it
 
     def __reduce_ex__(self, protocol):
-        return str, (str(self),)  # no interpreter can import this class
+        return str, (str(self),)  # pickles as a `str`, because no interpreter can import this class
 
 
 class Lines:
@@ -59,7 +59,7 @@ quoted = Lines()
 
 # --- the scripts of a session ---------------------------------------------------------------------
 
-SWEEP_CHARS = 64 * 1024  # size of new sources after which unused ones are forgotten
+SWEEP_CHARS = 64 * 1024  # size of new sources that triggers a sweep
 SOURCES_CHARS = 1024 * 1024  # limit for the sources of a session
 OVERHEAD_CHARS = 128  # size of a `Name` without its source
 
@@ -83,7 +83,7 @@ def session_name(name):
 
 
 def is_used(at):
-    # A class without methods has no code that refers to its script.
+    # Every script with a class counts as used: a class without methods has no code that refers to the script.
     return count_references(scripts[at]) > UNUSED or "class " in text_of(scripts[at])
 
 
@@ -103,7 +103,7 @@ def sweep():
 
 
 scripts.append(Name())
-UNUSED = count_references(scripts[0])  # how many references an object has that only `scripts` refers to
+UNUSED = count_references(scripts[0])  # the reference count of an object that only `scripts` refers to
 scripts.clear()
 
 # --- linecache ------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def getlines(filename, module_globals=None):
 
 
 def lazycache(filename, module_globals):
-    # An entry would keep the source alive.
+    # A cache entry would keep the source alive.
     return False if type(filename) is Name else _lazycache(filename, module_globals)
 
 
@@ -132,7 +132,7 @@ PLAIN_DEPTH = 64
 
 
 def plain(value, depth=0):
-    """Copies a value, with a `str` in place of each `Name`. Does not copy what is nested deeper than `PLAIN_DEPTH`."""
+    """Copies a value, with a `str` in place of each `Name`. Does not copy values nested deeper than `PLAIN_DEPTH`."""
     kind = type(value)
     if kind is Name:
         return str(value)
@@ -206,8 +206,8 @@ def method_code(kind, value):
 
 
 def definition(kind, text, method):
-    """Returns the first line of the last definition of a class that matches the name, the position that CPython stores
-    in the class since 3.13, and the position of a method."""
+    """Returns the first line of the last definition of a class in `text`, or `None`. The definition must match the
+    class's name, its first line, which CPython stores since 3.13, and the position of `method`."""
     position, found = vars(kind).get("__firstlineno__"), None
     try:
         with warnings.catch_warnings():

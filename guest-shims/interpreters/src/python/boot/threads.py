@@ -1,5 +1,5 @@
-"""Adapts locks, queues and pools to a single thread: waiting forever raises, and pools run their tasks in the
-caller."""
+"""Adapts locks, queues and pools to a single thread. A wait that could never end raises an exception. Pools run their
+tasks in the caller."""
 
 from concurrent.futures import _base as futures
 
@@ -342,7 +342,7 @@ late.update({
     "multiprocessing.managers": lambda module: replace(module.BaseManager, "start", without_processes()),
     "multiprocessing.pool": pool_module,
     "multiprocessing.process": lambda module: replace(module.BaseProcess, "start", without_processes()),
-    # tqdm's monitor is a thread.
+    # Turns off tqdm's monitor, which is a thread.
     "tqdm.std": lambda module: setattr(module.tqdm, "monitor_interval", 0),
 })
 

@@ -1,4 +1,4 @@
-"""The host's tools, as `tools.NAME(...)` and, for concurrent calls with asyncio, as `tools.NAME.aio(...)`.
+"""The host's tools, as `tools.NAME(...)`, and as `tools.NAME.aio(...)` for concurrent calls with asyncio.
 
 A call is one message to a device, and its reply is a frame read from the device. The device is opened for each message,
 and tools are looked up on first use. Scripts without tools therefore pay nothing, and a session that is resumed
@@ -50,8 +50,8 @@ numbers = itertools.count(1)
 
 
 def forget_earlier():
-    """Forgets the tools and calls of an earlier execution: the host does not answer its calls and may offer other
-    tools."""
+    """Forgets the tools and calls of an earlier execution. The host no longer answers those calls, and may offer
+    different tools."""
     global owner, catalogue
     if owner is not source:
         owner, catalogue = source, None
@@ -158,8 +158,8 @@ async def start(name, arguments):
 
 
 def await_reply(timeout):
-    """Waits for a reply on behalf of an idle event loop, for at most `timeout` seconds or indefinitely. Returns whether
-    there was anything to wait for."""
+    """Waits for a reply on behalf of an idle event loop, for at most `timeout` seconds or indefinitely. Returns `False`
+    if no call is pending, or if the host does not answer."""
     forget_earlier()
     if not pending:
         return False
@@ -278,8 +278,8 @@ def searched(entry):
 
 
 def pattern(word):
-    """Returns the texts to find in `searched`: one for the whole word and one for words that begin with it. For words of
-    one or two letters, both are the whole word. The second one ignores a final `s`."""
+    """Returns two texts to look for in `searched`. The first matches the whole word. The second matches words that
+    start with it, ignoring a final `s`. For a word of one or two letters, the second text equals the first."""
     if len(word) < 3:
         return f" {word} ", f" {word} "
     return f" {word} ", f" {word[:-1] if len(word) > 3 and word.endswith('s') else word}"

@@ -1,8 +1,8 @@
 """Reports the values of a script's last statement and of variables to the host.
 
 The last statement is compiled separately. A cheap search from the end of the text finds its start. The result is used
-only if the parts before and after this position both compile. In all other cases, the syntax tree decides. A script
-with an error is compiled as a whole, so that CPython's own message is reported.
+only if the parts before and after this position both compile. Otherwise, the syntax tree shows the last statement. A
+script with an error is compiled as a whole, so that CPython's own message is reported.
 """
 
 REPR_CHARS = 64 * 1024
@@ -87,8 +87,8 @@ _BLOCKS = "block", "open"
 
 
 def is_certain(text, start, tail, kind):
-    """Returns whether the text alone shows that the last statement starts at `start`, assuming that this is not inside
-    a triple-quoted string. `False` if brackets may be open, or if the previous line may continue."""
+    """Returns `True` if the text alone shows that the last statement starts at `start`, unless `start` is inside a
+    triple-quoted string. Returns `False` if brackets may be open, or if the previous line may continue."""
     if not start and kind in ("simple", "other"):
         return ";" not in tail
     if kind == "open":
@@ -107,7 +107,7 @@ def may_be_quoted(text, start, tail):
 
 
 def defines(code, text, start, tail):
-    """Returns whether the code defines the function or class at `start`. Otherwise, that text is inside a string."""
+    """Returns `True` if the code defines the function or class at `start`. Otherwise, `start` is inside a string."""
     line, name = text.count("\n", 0, start) + 1, tail.split(None, 1)[1]
     for each in code.co_consts:
         if type(each) is type(code) and each.co_firstlineno == line and name.startswith(each.co_name):
@@ -116,7 +116,7 @@ def defines(code, text, start, tail):
 
 
 def together(text, start, code, name, mode):
-    """Returns both parts if the text before `start` compiles, too. `code` is the code of the rest."""
+    """Returns both parts. Falls back to `parsed` if the text before `start` does not compile. `code` is the rest."""
     try:
         head = compile(text[:start], name, "exec", 0, True)
         flags = head.co_flags & _FUTURE
@@ -126,7 +126,7 @@ def together(text, start, code, name, mode):
 
 
 def is_closed(text):
-    """Returns whether brackets and triple quotes in the text are balanced, by counting them."""
+    """Returns `True` if the text has as many closing as opening brackets, and an even number of triple quotes."""
     return (
         is_even(text)
         and text.count("(") == text.count(")")
@@ -176,7 +176,7 @@ def attempt(text, start, name, mode):
 
 
 def is_statement(text):
-    """Returns whether the text is a single statement that is not an expression."""
+    """Returns `True` if the text is a single statement that is not an expression."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -201,7 +201,7 @@ def parsed(name, flags=0):
 
 
 def described(value, shown=False):
-    """Builds the report of a value, and displays the value if `shown`. An exception of its `repr` counts as the
+    """Builds the report of a value, and displays the value if `shown`. An exception in its `repr` counts as the
     script's."""
     text = clipped_repr(value)
     if shown and type(value) not in _PLAIN:
@@ -222,8 +222,8 @@ def json_of(value):
 
 
 def is_json(value):
-    """Returns whether JSON represents the value without changes; `json` would convert keys to strings. Checks level by
-    level, which is much faster than item by item."""
+    """Returns `True` if JSON represents the value exactly. Rejects keys that are not strings, which `json` would
+    convert. Checks level by level, which is much faster than item by item."""
     level, budget = (value,), JSON_BYTES // 2  # each item takes at least two bytes
     for _ in range(JSON_DEPTH):
         kinds = set(map(type, level))

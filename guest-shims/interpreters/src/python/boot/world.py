@@ -63,7 +63,7 @@ is_directory = importlib._bootstrap_external._path_isdir
 def workspace_hook(path):
     finder = {SITE: PackageFinder, WORKSPACE: FirstFinder}.get(path)
     if finder is None:
-        # A file may be a script, or an archive for `zipimport`.
+        # Rejects files, so that `zipimport` can try to open them as archives.
         if not path.startswith(WORKSPACE + "/") or not is_directory(path):
             raise ImportError("only directories in the workspace are supported", path=path)
         finder = PartFinder if path.startswith(SITE + "/") else WorkspaceFinder
@@ -124,7 +124,7 @@ selectors.DefaultSelector = Selector
 
 # --- no searches outside the sandbox --------------------------------------------------------------
 
-# These search for files and programs of the machine, which do not exist here. The search would count as an attempt to
+# These modules search for files and programs of a real machine. Here, the search would fail and count as an attempt to
 # escape.
 mimetypes.knownfiles.clear()
 uuid._GETTERS = []

@@ -1,8 +1,8 @@
 """Decodes JPEG files for Pillow, whose own decoder needs libjpeg. Runs inside the guest, with numpy.
 
-Supports what libjpeg decodes by default: sequential and progressive Huffman coding with 8 bits per sample. The pixels
-equal libjpeg's: the inverse DCT, the upsampling and the color conversion use the same integer arithmetic. Only reduced
-sizes (`draft`) differ by small amounts.
+Supports the formats that libjpeg decodes by default: sequential and progressive Huffman coding with 8 bits per sample.
+The pixels equal libjpeg's: the inverse DCT, the upsampling and the color conversion use the same integer arithmetic.
+Only reduced sizes (`draft`) differ by small amounts. A *unit* is an MCU, and a *mean* is a DC coefficient.
 """
 
 import array
@@ -15,7 +15,7 @@ BROKEN = -2  # `ImageFile.ERRORS`: the data is invalid or not supported
 STRIP_ROWS = 64  # rows of pixels per color conversion; a multiple of every reduction and sampling factor
 BATCH_BLOCKS = 4096  # blocks per inverse DCT
 
-# The position in a block, by rank in the file.
+# Zigzag order: the position of each coefficient in its block, by rank in the file.
 NATURAL = (
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14,
     21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60,
@@ -51,13 +51,13 @@ class JpegDecoder(ImageFile.PyDecoder):
         return -1, 0
 
     def _has_end(self):
-        """Advances `at` to the first incomplete segment. Returns whether it is the end marker."""
+        """Advances `at` to the first incomplete segment. Returns `True` if that is the end marker."""
         data = self.data
         while True:
             if self.in_scan:
                 found = _next_marker(data, self.at)
                 if found is None:
-                    # A marker can start with the last byte.
+                    # The last byte can be the first byte of a marker.
                     self.at = max(self.at, len(data) - 1)
                     return False
                 self.at, self.in_scan = found.start(), False
@@ -89,7 +89,7 @@ class Component:
             raise Broken
 
     def place(self, frame):
-        """Computes the size in samples and in blocks."""
+        """Computes the component's size in samples and in blocks."""
         self.width, self.height = -(-frame.width * self.h // frame.h), -(-frame.height * self.v // frame.v)
         self.wide, self.high = frame.across * self.h, frame.down * self.v
         self.plane = np.full((self.high * 8, self.wide * 8), 128, np.uint8)
@@ -99,7 +99,7 @@ class Component:
             self.quantization = tables[self.table]
 
     def transform(self, coefficients, row):
-        """Sets the samples of some rows of blocks, from `row` on."""
+        """Computes the samples of rows of blocks. `row` is the first row."""
         count = max(BATCH_BLOCKS // self.wide, 1)
         for first in range(0, len(coefficients) // self.wide, count):
             if row + first >= self.high:
@@ -112,7 +112,7 @@ class Component:
 
 
 class Frame:
-    """The frame header, and everything that precedes the scans."""
+    """The frame header: the size of the image and its components."""
 
     def __init__(self, marker, body):
         self.progressive = marker == 0xC2
@@ -203,9 +203,9 @@ def read_quantization(body, tables):
 
 
 def read_huffman(body, tables):
-    """Adds tables by class and number: symbols by the next 16 bits, as a list and as an array.
+    """Reads Huffman tables into `tables`, by class and number. A table is indexed by the next 16 bits of the data.
 
-    Each entry is the length of the code, plus 256 times the symbol. A code that does not exist counts as a zero."""
+    Each entry is the length of the code, plus 256 times the symbol. Invalid codes count as symbol 0 of 16 bits."""
     at = 0
     while at + 17 <= len(body):
         counts = body[at + 1 : at + 17]
@@ -238,7 +238,7 @@ def steps_of(table, progressive):
 
 
 class Scan:
-    """One scan: its components, its bits, and the position in them."""
+    """One scan: its components, its data, and the position in the data in bits."""
 
     def __init__(self, frame, header, data, interval, huffman):
         count = header[0]
@@ -262,7 +262,7 @@ class Scan:
             and self.stop
         ):
             raise Broken
-        # Zeros follow each interval, as for libjpeg after the end of the data. No block takes more than 512 bytes.
+        # Zeros follow each interval, because libjpeg reads zeros after the end. No block takes more than 512 bytes.
         parts = [part.replace(b"\xff\0", b"\xff") for part in _split_intervals(data)[: None if interval else 1]]
         self.begins, self.ends, at = [], [], 0
         for part in parts:
@@ -270,7 +270,7 @@ class Scan:
             self.ends.append((at + len(part)) * 8)
             at += len(part) + 16
         padded = b"".join(part + bytes(16) for part in parts) + bytes(512 - at % 4)
-        self.words = np.empty(len(padded) - 4, np.uint32)  # from each byte on, 32 bits
+        self.words = np.empty(len(padded) - 4, np.uint32)  # the 32 bits that start at each byte
         for offset in range(4):
             self.words[offset::4] = np.frombuffer(padded, ">u4", len(self.words[offset::4]), offset)
         if count == 1:
@@ -287,7 +287,7 @@ class Scan:
         self.predictions = [0] * count
 
     def restart(self):
-        """Starts the next interval. After the last one, no data is left."""
+        """Starts the next interval. If there is none, sets `limit` to -1: no data is left."""
         self.part += 1
         self.left, self.run = self.interval, 0
         self.predictions = [0] * len(self.components)
@@ -322,14 +322,14 @@ class Scan:
                 self.sequential_rows(first, last, 0, targets)
 
     def units(self, row, origin):
-        """Returns the blocks of a row of units: the index of a component, its first block, and the blocks per unit."""
+        """Yields the blocks of a row's first unit: component, block, and distance to the next unit's block."""
         for index, (each, (h, v)) in enumerate(zip(self.components, self.shapes)):
             for down in range(v):
                 for right in range(h):
                     yield index, ((row - origin) * v + down) * each.wide + right, h
 
     def sequential_rows(self, first, last, origin, targets):
-        """Decodes rows of units. In a progressive file, these are the mean values of the blocks."""
+        """Decodes rows of units. In a progressive file, decodes only the means."""
         word, only_means = self.word, self.frame.progressive
         tables = [
             (memoryview(self.huffman[each >> 4]), None if only_means else steps_of(self.huffman[16 | each & 15], False))
@@ -383,7 +383,7 @@ class Scan:
                 self.store(starts, places, self.huffman[16 | table & 15], target)
 
     def store(self, starts, places, table, target):
-        """Reads the values of symbols at bit positions, and stores them."""
+        """Reads the values of the symbols at the bit positions `starts`, and stores them in `target`."""
         starts, places = np.frombuffer(starts, np.uint32), np.frombuffer(places, np.uint32)
         inside = (places & 255) < 64
         starts, places = starts[inside], places[inside]
@@ -398,7 +398,7 @@ class Scan:
         target[places >> 8, places & 255] = values << self.low
 
     def blocks(self, first, last):
-        """Yields the first blocks of the single component's rows, and whether data is left. Starts intervals."""
+        """Yields the blocks of rows of the scan's only component, except those without data. Starts intervals."""
         wide = self.components[0].wide
         for row in range(first, last):
             for block in range(row * wide, row * wide + self.across):
@@ -414,7 +414,7 @@ class Scan:
         return self.words[positions >> 3] >> (31 - (positions & 7)) & 1
 
     def refined_means(self, first, last, targets):
-        """Reads one more bit of each mean value."""
+        """Reads one more bit of each mean."""
         records = [(array.array("I"), array.array("I")) for _ in self.components]
         for row in range(first, last):
             plan = list(self.units(row, 0))
@@ -531,7 +531,7 @@ def inverse_dct(coefficients, quantization):
         half = 1 << shift - 1
         rows = [each + part + half >> shift for each, part in zip(sums, parts)]
         rows += [each - part + half >> shift for each, part in zip(sums[::-1], parts[::-1])]
-        blocks = np.stack(rows, 1)  # the second pass gets columns, and returns rows
+        blocks = np.stack(rows, 1)  # the second pass transforms columns, and its result has rows first
     return np.clip(blocks + 128, 0, 255).astype(np.uint8)
 
 
@@ -566,7 +566,7 @@ def upsample(component, frame, first, last):
 
 
 def color_space(frame, jfif, adobe):
-    """Returns the color space of the components, as libjpeg derives it."""
+    """Returns the color space of the components, derived like libjpeg does."""
     names = [each.name for each in frame.components]
     if len(names) == 1:
         return "L"
@@ -630,7 +630,7 @@ def write_pixels(decoder, frame, space):
 
 
 def reduced(pixels, factor):
-    """Returns the means of squares of pixels."""
+    """Averages the pixels of each square, whose side is `factor` pixels long."""
     high, wide = pixels.shape[:2]
     pixels = np.pad(pixels, ((0, -high % factor), (0, -wide % factor), (0, 0)), "edge")
     pixels = pixels.reshape(-1, factor, pixels.shape[1] // factor, factor, pixels.shape[2])

@@ -1,7 +1,7 @@
 """Encodes JPEG files for Pillow, whose own encoder needs libjpeg. Runs inside the guest, with numpy.
 
 Sequential files equal those of libjpeg to the byte: the color conversion, the DCT, the quantization and the Huffman
-tables are the same. Progressive files have the same pixels, but fewer scans, without successive approximation.
+tables are the same. Progressive files have the same pixels, but fewer scans and no successive approximation.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from PIL import Image, ImageFile
 STRIP_BLOCKS = 4096  # blocks per DCT
 BAD_CONFIGURATION = -8  # in `ImageFile.ERRORS`
 
-# The position in a block, by rank in the file.
+# Zigzag order: the position of each coefficient in its block, by rank in the file.
 NATURAL = (
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14,
     21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60,
@@ -79,7 +79,7 @@ class Component:
 
 
 class File:
-    """The file of one image."""
+    """Encodes one image as a file. A *unit* is an MCU, and a *mean* is a DC coefficient."""
 
     def __init__(self, encoder, space):
         self.encoder, self.space = encoder, space
@@ -106,7 +106,7 @@ class File:
         self.tables = {index: table for index, table in enumerate(TABLES)}
 
     def quantization_tables(self):
-        """Returns the tables in rows, and lets the components refer to them. Follows Pillow's `JpegEncode.c`."""
+        """Returns the tables in row order, and assigns them to the components. Follows Pillow's `JpegEncode.c`."""
         encoder, most = self.encoder, 255
         if encoder.qtables:
             quality, given = 50 if encoder.quality == -1 else encoder.quality, encoder.qtables
@@ -194,7 +194,7 @@ class File:
         return segment(0xDA, b"".join(parts) + bytes([start, stop, 0]))
 
     def strips(self):
-        """Yields rows of units: the first one, and the blocks of each component, as rows of blocks in file order."""
+        """Yields strips of unit rows: the index of the first row, and the blocks of each component."""
         count = max(STRIP_BLOCKS // (self.across * sum(each.h * each.v for each in self.components)), 1)
         for row in range(0, self.down, count):
             rows = min(count, self.down - row)
@@ -203,7 +203,7 @@ class File:
             yield row, [self.blocks(each, plane, row, rows) for each, plane in zip(self.components, planes)]
 
     def planes(self, top, bottom):
-        """Returns the samples of some rows of pixels, by component."""
+        """Returns the samples of the pixel rows from `top` to `bottom`, by component."""
         state, raw = self.encoder.state, Image._getencoder(self.encoder.mode, "raw", self.encoder.rawmode)
         raw.setimage(self.encoder.im, (state.xoff, state.yoff + top, state.xoff + self.width, state.yoff + bottom))
         data, done, size = [], 0, self.width * (bottom - top) * 4
@@ -224,7 +224,7 @@ class File:
         return planes
 
     def blocks(self, component, plane, row, rows):
-        """Returns the quantized coefficients of some rows of a component's blocks, including those that fill units."""
+        """Returns the quantized coefficients of a component's blocks in a strip, including blocks that pad units."""
         right, down, wide = self.h // component.h, self.v // component.v, component.wide
         plane = plane.astype(np.int32)
         plane = np.pad(plane, ((0, -len(plane) % self.v), (0, wide * 8 * right - plane.shape[1])), "edge")
@@ -239,7 +239,7 @@ class File:
         found = dct(plane, self.quantization[component.table]).reshape(high, wide, 64)
         if len(self.components) == 1:
             return found
-        # Like libjpeg, fills units with blocks that have the mean value of the block before.
+        # Like libjpeg, pads units with blocks whose only coefficient is the mean of the preceding block.
         blocks = np.zeros((rows * component.v, self.across * component.h, 64), np.int16)
         blocks[:high, :wide] = found
         blocks[:high, wide:, 0] = found[:, -1:, 0]
@@ -248,7 +248,7 @@ class File:
         return blocks
 
     def arranged(self, blocks):
-        """Returns the blocks of rows of units in the order of an interleaved scan, by unit, and their components."""
+        """Arranges blocks for an interleaved scan: returns the blocks of each unit, and the component of each block."""
         units, owners = [], []
         for index, (each, part) in enumerate(zip(self.components, blocks)):
             h, v = (each.h, each.v) if len(blocks) > 1 else (1, 1)
@@ -258,7 +258,7 @@ class File:
         return np.concatenate(units, 1), owners
 
     def whole_image(self):
-        """Encodes the scans after collecting all coefficients, with optimal Huffman codes."""
+        """Encodes the scans with optimal Huffman codes, which requires all coefficients at once."""
         strips = [blocks for _, blocks in self.strips()]
         blocks = [np.concatenate(parts) for parts in zip(*strips)]
         del strips
@@ -288,7 +288,7 @@ class File:
 
 
 class Stream:
-    """The bits of one scan."""
+    """Encodes the blocks of one scan as bits."""
 
     def __init__(self, file, start=0, stop=63):
         self.file, self.start, self.stop, self.interval = file, start, stop, file.interval
@@ -304,7 +304,7 @@ class Stream:
                 code <<= 1
 
     def intervals(self, units):
-        """Splits units at restarts: yields whether one precedes the part, and the part."""
+        """Splits units at restart markers: yields `True` if a marker precedes the part, and the part."""
         at = 0
         while at < len(units):
             restarts = bool(self.interval and self.done and self.done % self.interval == 0)
@@ -317,7 +317,7 @@ class Stream:
             yield restarts, part
 
     def symbols(self, units, owners):
-        """Returns the symbols of units: their tables, codes, values and numbers of bits of values."""
+        """Returns the symbols of units, as four arrays: table, symbol, value, and size of the value in bits."""
         start, stop, kinds = self.start, self.stop, np.array([each.kind for each in self.file.components], np.int64)
         owners = np.array(owners)
         blocks = units.reshape(-1, 64)
@@ -330,7 +330,7 @@ class Stream:
         before[1:][same] = rank[:-1][same]
         run = rank - before - 1
         entries = (run >> 4) + 1
-        # The blocks that do not end with a nonzero coefficient get an end symbol, if the band is not empty.
+        # A block whose last coefficient is zero gets an end symbol, unless the scan has only means.
         ends = np.full(len(blocks), stop > 0)
         final = stop - max(start, 1)
         ends[which[rank == final]] = False
@@ -340,7 +340,7 @@ class Stream:
         table, symbol = np.repeat(kind | 1, total), np.full(count, 0xF0, np.int64)
         value = np.zeros(count, np.int64)
         size = np.zeros(count, np.int64)
-        # The last entry of each nonzero coefficient has its value; zero runs precede it.
+        # A nonzero coefficient is an entry with its value, after the entries of long zero runs.
         places = np.cumsum(entries) - 1 + (np.cumsum(ends + has_mean) - ends)[which]
         size[places] = BITS[np.abs(found)]
         symbol[places] = (run & 15) << 4 | size[places]
@@ -356,7 +356,7 @@ class Stream:
         return table, symbol, value, size
 
     def differences(self, units, owners):
-        """Returns the difference of each block's mean value from that of the component's block before."""
+        """Returns the difference between each block's mean and that of the component's preceding block."""
         means = units[:, :, 0].astype(np.int64)
         differences = np.empty_like(means)
         for owner in set(owners.tolist()):
@@ -367,7 +367,7 @@ class Stream:
         return differences
 
     def count(self, units, owners):
-        """Returns how often each symbol occurs, by table."""
+        """Returns the number of occurrences of each symbol, by table."""
         counts = np.zeros(1024, np.int64)
         size = max(STRIP_BLOCKS // units.shape[1], 1)
         for first in range(0, len(units), size):
@@ -377,7 +377,7 @@ class Stream:
         return counts.reshape(4, 256)
 
     def write(self, units, owners):
-        """Returns the bytes that units complete."""
+        """Encodes units. Returns the complete bytes, and keeps the remaining bits for the next call."""
         written = []
         for restarts, part in self.intervals(units):
             if restarts:
@@ -388,7 +388,7 @@ class Stream:
         return b"".join(written)
 
     def pack(self, values, lengths):
-        """Returns the complete bytes of the values' bits, after those that were left over."""
+        """Appends values to the remaining bits. Returns the complete bytes."""
         values = np.concatenate(([self.carry], values))
         lengths = np.concatenate(([self.carried], lengths))
         ends = np.cumsum(lengths)
@@ -405,7 +405,7 @@ class Stream:
         return data[: total >> 3].replace(b"\xff", b"\xff\0")
 
     def end(self):
-        """Returns the last byte, filled with ones."""
+        """Returns the last byte, padded with ones."""
         piece = self.pack(np.array([0x7F]), np.array([7]))
         self.carry = self.carried = 0
         return piece
@@ -445,9 +445,9 @@ def dct(plane, quantization):
 
 
 def optimal_table(counts):
-    """Returns a Huffman table for symbols that occur this often. Follows libjpeg's `jpeg_gen_optimal_table`."""
+    """Returns the Huffman table for these symbol counts. Follows libjpeg's `jpeg_gen_optimal_table`."""
     frequency = {symbol: int(count) for symbol, count in enumerate(counts) if count}
-    frequency[256] = 1  # reserves the code that consists of ones
+    frequency[256] = 1  # reserves the code whose bits are all ones
     members = {symbol: [symbol] for symbol in frequency}
     sizes = dict.fromkeys(frequency, 0)
     while len(frequency) > 1:

@@ -1,6 +1,6 @@
 """`PIL._webp`: reads and writes WebP files, still and animated (RFC 9649). Runs inside the guest, with numpy.
 
-Encodes without loss only. `lossless` and `lossy` are the modules that decode the two kinds of images.
+Encodes only losslessly. The modules `lossless` and `lossy` decode the two kinds of images.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ class Broken(Exception):
 
 
 def chunks(data):
-    """Yields the names and contents of chunks."""
+    """Yields the name and the content of each chunk."""
     at, count = 0, 0
     while at + 8 <= len(data):
         size = int.from_bytes(data[at + 4 : at + 8], "little")
@@ -114,7 +114,7 @@ class WebPAnimDecoder:
         end = 8 + int.from_bytes(data[4:8], "little")
         if data[:4] != HEADER or data[8:12] != b"WEBP" or end > len(data) or end < 20:
             raise Broken
-        # A file without `VP8X` consists of one image, and whatever follows it.
+        # A file without `VP8X` consists of one image. Later chunks are ignored.
         self.parts, self.loop, self.background, self.frames = {}, 1, 0xFFFFFFFF, []
         first = data[12:16]
         if first != b"VP8X":
@@ -187,7 +187,7 @@ class WebPAnimDecoder:
 
 
 def blended(under, over):
-    """Returns pixels over others, with the rounding of libwebp."""
+    """Blends the pixels `over` onto the pixels `under`, with the rounding of libwebp."""
     alpha = over[..., 3:].astype(np.int64)
     rest = under[..., 3:].astype(np.int64) * (256 - alpha) >> 8
     both = alpha + rest
@@ -196,7 +196,7 @@ def blended(under, over):
 
 
 class Picture:
-    """An image as `WebPEncode` gets it. Pillow passes a pointer, which Python code cannot read."""
+    """The argument of `WebPEncode`, in place of the pointer that Pillow passes: Python code cannot read pointers."""
 
     def __init__(self, image):
         self.image, self.mode = image, image.mode
@@ -206,7 +206,7 @@ class Picture:
 
 
 def encoded(image, is_lossless):
-    """Returns the chunk of an image, its size, and whether it has alpha."""
+    """Encodes an image. Returns its chunk, its size, and `True` if it has an alpha channel."""
     if not is_lossless:
         raise OSError(LOSSY_HINT)
     width, height = image.size
@@ -229,7 +229,7 @@ def chunk(name, content):
 
 
 def file_of(body, size, has_alpha, icc, exif, xmp, is_animated=False):
-    """Returns a file, with a header for metadata if there is any."""
+    """Returns the bytes of a file. The extended header is included only for metadata and animations."""
     icc, exif, xmp = (each.encode() if isinstance(each, str) else bytes(each or b"") for each in (icc, exif, xmp))
     flags = has_alpha * HAS_ALPHA | is_animated * HAS_ANIMATION
     flags |= bool(icc) * HAS_ICC | bool(exif) * HAS_EXIF | bool(xmp) * HAS_XMP
@@ -246,7 +246,7 @@ def WebPEncode(image, is_lossless, quality, alpha_quality, icc, method, exact, e
 
 
 class WebPAnimEncoder:
-    """Encodes an animation of whole frames."""
+    """Encodes an animation. Every frame covers the whole canvas."""
 
     def __init__(self, size, background, loop, minimize_size, kmin, kmax, allow_mixed, verbose):
         self.size, self.header = size, background.to_bytes(4, "little") + loop.to_bytes(2, "little")
@@ -266,5 +266,5 @@ class WebPAnimEncoder:
         for (start, body), (end, _) in zip(self.frames, self.frames[1:]):
             numbers = 0, 0, self.size[0] - 1, self.size[1] - 1, max(end - start, 0)
             place = b"".join(number.to_bytes(3, "little") for number in numbers)
-            parts.append(chunk(b"ANMF", place + b"\2" + body))  # replaces the frame before
+            parts.append(chunk(b"ANMF", place + b"\2" + body))  # no blending: the frame replaces the previous one
         return file_of(b"".join(parts), self.size, self.has_alpha, icc, exif, xmp, True)

@@ -8,18 +8,18 @@ import heapq
 
 import numpy as np
 
-ROWS = 512  # rows of pixels that are predicted at once
+ROWS = 512  # rows of pixels that are predicted in one step
 LENGTH_ORDER = 17, 18, 0, 1, 2, 3, 4, 5, 16, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-# The pixels that the distance codes 1 to 120 refer to: in the high half the rows above, in the low half 8 minus the
-# columns to the left.
+# The pixels that the distance codes 1 to 120 refer to. The high four bits are the rows above the current pixel, the low
+# four bits are 8 minus the columns to the left.
 NEAR = bytes.fromhex(
     "1807171928062729161a262a38053739151b363a252b48044749141c353b464a242c58454b343c035759131d565a232d444c555b333d6802"
     "6769121e666a222e545c434d656b323e78017779535d111f646c424e767a212f757b313f636d525e00747c414f1020626e30737d515f4072"
     "7e616f50717f6070"
 )
 MOST_COPIED = 4096  # pixels in one copy
-PART = 1 << 15  # pixels that are encoded at once
-TILE_BITS = 4  # binary logarithm of the size of a square with one prediction mode
+PART = 1 << 15  # pixels that are encoded in one step
+TILE_BITS = 4  # binary logarithm of the side of a square with one prediction mode
 MODES = 1, 2, 11, 12, 7, 13  # the prediction modes that the encoder uses
 
 
@@ -70,7 +70,7 @@ def decode(data, width, height):
 
 
 def header(data):
-    """Returns the width, the height and whether alpha is used."""
+    """Returns the width, the height, and 1 if alpha is used."""
     if len(data) < 5 or data[0] != 0x2F or data[4] >> 5:
         raise Broken
     bits = int.from_bytes(data[1:5], "little")
@@ -95,7 +95,7 @@ class Reader:
         return self.word[position >> 3] >> (position & 7) & (1 << count) - 1
 
     def code(self, size):
-        """Reads a prefix code. Returns entries by the next bits: 16 times the symbol, plus the length of its code."""
+        """Reads a prefix code. Returns a table indexed by the next bits: 16 times the symbol plus its length."""
         lengths = [0] * size
         if self.bits(1):
             two, wide = self.bits(1), self.bits(1)
@@ -140,7 +140,7 @@ class Reader:
         return self.word[self.position >> 3] >> (self.position & 7) & mask
 
     def image(self, width, height, is_main=False):
-        """Reads the pixels of an image, or of an image with parameters."""
+        """Reads the pixels of the main image, or the parameters of a transform or of prefix codes."""
         cache_bits = self.bits(4) if self.bits(1) else 0
         if cache_bits > 11:
             raise Broken
@@ -160,7 +160,7 @@ class Reader:
         word, position, limit = self.word, self.position, self.limit
         cache, shift, cached = [0] * (1 << cache_bits), 32 - cache_bits, 0
         at, span = 0, 1 << group_bits
-        ending = 0  # the pixel before which the codes may change
+        ending = 0  # the pixel at which the codes may change next
         while at < total:
             if at >= ending:
                 if groups is None:
@@ -226,7 +226,7 @@ class Reader:
 
 
 def table_of(lengths):
-    """Returns the entries of a prefix code, and the mask of their index. A code with one symbol takes no bits."""
+    """Returns the table of a prefix code, and the bit mask of its index. A code with one symbol takes no bits."""
     symbols = [symbol for symbol, length in enumerate(lengths) if length]
     if len(symbols) == 1:
         return [symbols[0] << 4], 0
@@ -244,7 +244,7 @@ def table_of(lengths):
                 code += 1
         code <<= 1
     if code != 2 << longest:
-        raise Broken  # some bits have no symbol
+        raise Broken  # the code is incomplete: some bits have no symbol
     return entries, (1 << longest) - 1
 
 
@@ -282,7 +282,7 @@ def predict(pixels, bits, parameters):
     """Adds the predictions to the differences in `pixels`.
 
     A pixel depends on its left neighbor and on three pixels above, so all pixels with the same sum of their column and
-    twice their row are independent. They are one row of `slanted`, and their neighbors are in the three rows before."""
+    twice their row are independent. They form one row of `slanted`. Their neighbors are in the three rows before it."""
     height, width = pixels.shape
     channels = pixels.view(np.uint8).reshape(height, width, 4)
     modes = (parameters >> 8 & 15).astype(np.uint8)
@@ -293,7 +293,7 @@ def predict(pixels, bits, parameters):
         mode[:, 0] = 2
         if not first:
             mode[0], mode[0, 0] = 1, 0
-        # Row 0 of the slanted array's second axis is the row above, and row 3 of its first axis is the first sum.
+        # On the second axis of `slanted`, index 0 is the row above. On its first axis, index 3 is the first sum.
         slanted = np.zeros((width + 2 * rows + 4, rows + 1, 4), np.uint8)
         slanted_modes = np.full((width + 2 * rows + 4, rows + 1), 255, np.uint8)
         slanted[1 : width + 2, 0] = above
@@ -320,7 +320,7 @@ def predict(pixels, bits, parameters):
                 else:
                     those = np.flatnonzero(kinds == each)
                     target[those] += prediction(each, left[those], top[those], right[those], corner[those])
-            # Beyond the end of a row comes the first pixel of the next one.
+            # The pixel above to the right of a row's last pixel is the first pixel of the row itself.
             if at & 1:
                 row = (at - 3) // 2
                 if row < rows:
@@ -371,7 +371,7 @@ def encode(pixels, has_alpha):
 
 
 def write_palette(writer, pixels, colors):
-    """Writes a palette. Returns the indices, several of them in a pixel."""
+    """Writes a palette. Returns an image of indices. With few colors, a pixel holds several indices."""
     height, width = pixels.shape
     size = len(colors)
     writer.put(0b111, 3)
@@ -387,7 +387,7 @@ def write_palette(writer, pixels, colors):
 
 
 def write_predictions(writer, pixels):
-    """Writes the prediction mode of each square. Returns the differences from the predictions."""
+    """Chooses and writes the prediction mode of each square. Returns the differences from the predictions."""
     height, width = pixels.shape
     high, wide = -(-height >> TILE_BITS), -(-width >> TILE_BITS)
     modes, differences = np.zeros((high, wide), np.uint32), np.empty_like(pixels)
@@ -421,7 +421,7 @@ def write_predictions(writer, pixels):
 
 
 def write_image(writer, pixels, is_main=False):
-    """Writes pixels with one set of prefix codes. Repetitions of a pixel become copies."""
+    """Writes pixels with one set of prefix codes. Runs of equal pixels become copies."""
     writer.put(0, 2 if is_main else 1)  # no color cache, and one set of codes
     flat = pixels.reshape(-1)
     parts = [flat[first : first + PART] for first in range(0, len(flat), PART)]
@@ -446,11 +446,11 @@ def write_image(writer, pixels, is_main=False):
 
 
 def symbols_of(flat):
-    """Returns the symbols of pixels, as literals and copies of the pixel before: those of each channel, which are
-    copies, and the values and sizes of the extra bits of their lengths."""
+    """Converts pixels to literals, and to copies of the preceding pixel. Returns the symbols by channel, a mask of the
+    copies, and the values and sizes of the extra bits of the copies' lengths."""
     starts = np.flatnonzero(np.concatenate(([True], flat[1:] != flat[:-1])))
     sizes = np.diff(starts, append=len(flat))
-    # The first pixel of a run is a literal. The rest are copies if they are worth it, or literals.
+    # The first pixel of a run is a literal. The rest of a long run is copied.
     copied = np.where(sizes > 4, sizes - 1, 0)
     counts = np.where(copied > 0, 1 + -(-copied // MOST_COPIED), sizes)
     run = np.repeat(np.arange(len(starts)), counts)
@@ -469,7 +469,7 @@ def symbols_of(flat):
 
 
 def write_code(writer, counts):
-    """Writes the prefix code for symbols that occur this often. Returns the codes and their lengths."""
+    """Writes the prefix code for these symbol counts. Returns the codes and their lengths."""
     symbols = np.flatnonzero(counts).tolist()
     if len(symbols) <= 1 and (not symbols or symbols[0] < 256):
         symbol = symbols[0] if symbols else 0
@@ -480,7 +480,7 @@ def write_code(writer, counts):
     if len(symbols) == 1:
         symbols.append(symbols[0] - 1)
     lengths = lengths_of({symbol: int(counts[symbol]) for symbol in symbols}, len(counts), 15)
-    # Runs of equal lengths, as symbols of the code of lengths.
+    # Encodes runs of equal code lengths as symbols of a second code.
     entries, at, last = [], 0, 8
     while at < len(lengths):
         length, end = lengths[at], at
@@ -515,7 +515,7 @@ def write_code(writer, counts):
 
 
 def lengths_of(counts, size, longest):
-    """Returns the lengths of a prefix code. Rare symbols count as more frequent until no code is too long."""
+    """Returns the lengths of a prefix code. Increases the counts of rare symbols until no code is too long."""
     least = 1
     while True:
         heap = [(max(count, least), symbol, (symbol,)) for symbol, count in counts.items()]
@@ -533,7 +533,7 @@ def lengths_of(counts, size, longest):
 
 
 def codes_of(lengths):
-    """Returns the codes of symbols, with the first bit as the lowest one."""
+    """Returns the codes of symbols. The first bit of a code is its least significant bit."""
     codes, code = [0] * len(lengths), 0
     for length in range(1, max(lengths) + 1):
         for symbol, each in enumerate(lengths):

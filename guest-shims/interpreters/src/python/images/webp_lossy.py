@@ -1,7 +1,7 @@
 """Decodes lossy WebP images (VP8 key frames, RFC 6386). Runs inside the guest, with numpy.
 
-The bits are read one after the other. Everything else works on many macroblocks at once, on *waves*: a macroblock
-depends on its left neighbor and on three above, so those with the same sum of column and twice the row are independent.
+The bits are read sequentially. All other steps process a *wave* of independent macroblocks at once: those with the same
+sum of column and twice the row. A macroblock depends only on its left neighbor and on three macroblocks above.
 """
 
 import array
@@ -9,10 +9,10 @@ import array
 import numpy as np
 
 BORDER = 4  # samples to the left of a plane and above it
-STRIP_ROWS = 32  # rows of macroblocks that are transformed at once, and of pixels that are converted
+STRIP_ROWS = 32  # rows of pixels that are converted to RGB in one step
 ZIGZAG = 0, 1, 4, 8, 5, 2, 3, 6, 9, 12, 13, 10, 7, 11, 14, 15
 BANDS = 0, 1, 2, 3, 6, 4, 5, 6, 6, 6, 6, 6, 6, 6, 6, 7
-# Trees: a node is the index of its two branches; a leaf is the complement of its value.
+# Trees: an inner node is the index of its two branches, and a leaf is the bitwise complement of its value.
 TOKENS = ~11, 2, ~0, 4, ~1, 6, 8, 12, ~2, 10, ~3, ~4, 14, 16, ~5, ~6, 18, 20, ~7, ~8, ~9, ~10
 SUBMODES = ~0, 2, ~1, 4, ~2, 6, 8, 12, ~3, 10, ~5, ~6, ~4, 14, ~7, 16, ~8, ~9
 SEGMENTS = 2, 4, ~0, ~1, ~2, ~3
@@ -22,9 +22,9 @@ LARGE = (
     (67, (254, 254, 243, 230, 196, 177, 153, 140, 133, 130, 129)),
 )  # fmt: skip
 MEAN, VERTICAL, HORIZONTAL, TRUE_MOTION, BY_SUBBLOCK = range(5)
-SUBMODE_OF = 0, 2, 3, 1  # the mode of a subblock that stands for a mode of its macroblock
-# The tables of RFC 6386: quantization (sections 14.1 and 9.6), and probabilities of the modes of subblocks (11.5), of
-# changes to the probabilities of tokens (13.4), and of tokens (13.5).
+SUBMODE_OF = 0, 2, 3, 1  # the subblock mode that stands for a macroblock's mode, as context for neighbors
+# Tables of RFC 6386: quantization (sections 14.1 and 9.6), and probabilities of subblock modes (11.5), of updates to
+# token probabilities (13.4), and of tokens (13.5).
 MEAN_STEPS = bytes.fromhex(
     "0405060708090a0a0b0c0d0e0f101111121314141515161617171819191a1b1c1d1e1f20212223242525262728292a2b2c2d2e2e2f303132"
     "333435363738393a3b3c3d3e3f404142434445464748494a4b4c4c4d4e4f505152535455565758595b5d5f6062646566686a6c6e70727476"
@@ -118,7 +118,7 @@ def clamp(values, low, high):
     return np.minimum(np.maximum(values, low), high)  # faster than `np.clip` for small arrays
 
 
-# By chance and range: where a boolean decoder splits the range.
+# The split of a boolean decoder, by probability and range.
 SPLITS = [bytes([0] + [1 + (span * chance >> 8) for span in range(255)]) for chance in range(256)]
 
 
@@ -127,7 +127,7 @@ def rows_of(chances):
 
 
 class Bits:
-    """A boolean decoder. `value` has 8 bits that are compared, and `extra` more."""
+    """A boolean decoder. `value` holds the 8 bits to compare, followed by `extra` bits."""
 
     def __init__(self, data):
         self.data, self.at = bytes(data) + bytes(2), 2
@@ -162,14 +162,14 @@ class Bits:
         return found
 
     def signed(self, count):
-        """Reads a number with a sign, if there is one."""
+        """Reads an optional signed number. Returns 0 if it is absent."""
         if not self.bit():
             return 0
         found = self.number(count)
         return -found if self.bit() else found
 
     def leaf(self, tree, splits):
-        """Follows a tree, whose branches have these rows of `SPLITS`. Does the same as `bit` for each branch."""
+        """Reads a leaf of a tree. `splits` has a row of `SPLITS` for each branch. Inlines `bit` for speed."""
         value, extra, span, node = self.value, self.extra, self.range, 0
         while node >= 0:
             split = splits[node >> 1][span]
@@ -195,7 +195,7 @@ class Bits:
 
 
 class KeyFrame:
-    """A key frame."""
+    """Decodes a key frame. A *mean* is a DC coefficient."""
 
     def __init__(self, data):
         self.width, self.height = header(data)
@@ -213,12 +213,12 @@ class KeyFrame:
             self.level_changes = [bits.signed(6) for _ in range(8)]
         self.read_parts(data[10 + size :], 1 << bits.number(2))
         self.read_quantization()
-        bits.bit()  # whether later frames get the probabilities
+        bits.bit()  # whether later frames use these probabilities
         chances = bytearray(TOKEN_CHANCES)
         for index, chance in enumerate(CHANGE_CHANCES):
             if bits.bit(chance):
                 chances[index] = bits.number(8)
-        # By kind of block, position in it, and context.
+        # Indexed by kind of block, band of positions, and context.
         bands = [
             [
                 [rows_of(chances[at : at + 11]) for at in range(start, start + 33, 11)]
@@ -243,7 +243,7 @@ class KeyFrame:
                 self.map_chances = rows_of([bits.number(8) if bits.bit() else 255 for _ in range(3)])
 
     def read_parts(self, data, count):
-        """Finds the parts with the tokens. Row by row, they are used in turn."""
+        """Finds the token partitions, which the rows of macroblocks use in turn."""
         at, self.parts = 3 * (count - 1), []
         if at > len(data):
             raise Broken
@@ -253,7 +253,7 @@ class KeyFrame:
             at += size
 
     def read_quantization(self):
-        """Computes the steps of each segment: for the mean and the other coefficients of luma, means and chroma."""
+        """Computes the quantization steps of each segment: for luma, luma means and chroma, two steps each."""
         base = self.bits.number(7)
         luma, mean, other_mean, chroma, other_chroma = (self.bits.signed(4) for _ in range(5))
         self.steps = np.zeros((4, 3, 2), np.int64)
@@ -269,7 +269,7 @@ class KeyFrame:
             )
 
     def read_modes(self):
-        """Reads the modes of all macroblocks."""
+        """Reads the prediction modes of all macroblocks."""
         count = self.wide * self.high
         self.segments, self.skips = bytearray(count), bytearray(count)
         self.modes, self.chroma_modes, self.submodes = bytearray(count), bytearray(count), bytearray(16 * count)
@@ -309,9 +309,9 @@ class KeyFrame:
                 self.chroma_modes[index] = TRUE_MOTION if bits.bit(183) else HORIZONTAL
 
     def read_tokens(self, row, above):
-        """Reads the coefficients of a row of macroblocks. Returns their places in the row, and their values. `above`
-        has, for each column, whether the blocks above have coefficients: 4 for luma, 2 and 2 for chroma, 1 for the
-        means."""
+        """Reads the coefficients of a row of macroblocks. Returns their positions and values. `above` has 9 flags for
+        each column, which tell if the blocks above have coefficients: 4 for luma, 2 for each chroma plane, and 1 for
+        the means."""
         bits, tokens, zigzag, large = self.parts[row % len(self.parts)], TOKENS, ZIGZAG, LARGE_SPLITS
         data, at, value, extra, span, limit = bits.data, bits.at, bits.value, bits.extra, bits.range, bits.limit
         places, values, left = array.array("i"), array.array("i"), bytearray(9)
@@ -398,7 +398,7 @@ class KeyFrame:
                         value = value << 16 | (data[at] << 8 | data[at + 1] if at + 1 < len(data) else 0)
                         extra += 16
                         at += 2
-                # A block that is empty but for zeros at its end has coefficients, too.
+                # A block whose tokens are all zeros counts as having coefficients.
                 top[one] = left[other] = int(position > first)
             if at > limit:
                 raise Broken
@@ -406,8 +406,8 @@ class KeyFrame:
         return np.frombuffer(places, np.int32), np.frombuffer(values, np.int32)
 
     def read_differences(self):
-        """Reads and transforms all coefficients, into the differences of luma and both chroma planes from their
-        predictions. Also finds which macroblocks have coefficients."""
+        """Reads and transforms all coefficients. The results are the differences from the predictions, for luma and
+        both chroma planes, and a mask of the macroblocks with coefficients."""
         self.differences = np.zeros((self.high * 16, self.wide * 16), np.int16)
         self.chroma_differences = np.zeros((2, self.high * 8, self.wide * 8), np.int16)
         self.has_coefficients = np.zeros((self.high, self.wide), bool)
@@ -457,7 +457,7 @@ class KeyFrame:
         self.chroma_differences[:, 8 * first : 8 * (first + rows)] = chroma.reshape(2, rows * 8, -1)
 
     def waves(self):
-        """Yields the rows and the columns of independent macroblocks."""
+        """Yields the rows and columns of the macroblocks of each wave."""
         for wave in range(self.wide + 2 * (self.high - 1)):
             rows = np.arange(max((wave - self.wide) // 2 + 1, 0), min(wave // 2 + 1, self.high))
             if len(rows):
@@ -488,7 +488,7 @@ class KeyFrame:
         del self.differences, self.chroma_differences
 
     def predict_whole(self, plane, differences, size, mode, rows, columns):
-        """Predicts the samples of macroblocks at once."""
+        """Predicts the macroblocks of a wave that have the same mode."""
         lines, places = rows[:, None] * size + np.arange(size), columns[:, None] * size + np.arange(size)
         above = plane[(lines[:, :1] + BORDER - 1), places + BORDER].astype(np.int16)
         left = plane[lines + BORDER, (places[:, :1] + BORDER - 1)].astype(np.int16)
@@ -508,7 +508,7 @@ class KeyFrame:
         plane[lines[:, :, None] + BORDER, places[:, None, :] + BORDER] = clamp(samples, 0, 255)
 
     def predict_subblocks(self, rows, columns, submodes):
-        """Predicts the samples of macroblocks subblock by subblock."""
+        """Predicts the macroblocks of a wave subblock by subblock."""
         plane, count, all_blocks = self.luma, len(rows), np.arange(len(rows))[:, None]
         modes = submodes[rows, columns]
         lines, places = rows[:, None, None] * 16 + np.arange(17)[:, None], columns[:, None, None] * 16 + np.arange(21)
@@ -588,7 +588,7 @@ class KeyFrame:
         planes[:, lines, places] = samples.reshape(len(planes), -1, size + 4, size + 4)
 
     def smooth_edge(self, samples, where, inside, variance, edge, between):
-        """Smooths the edge in the middle of eight samples: one `between` macroblocks, or one within a macroblock."""
+        """Smooths an edge, which is in the middle of eight samples: `between` macroblocks, or inside them."""
         p1, p0, q0, q1 = samples[:, :, 2], samples[:, :, 3], samples[:, :, 4], samples[:, :, 5]
         outer = p1 - q1
         steps = np.abs(samples[:, :, 1:] - samples[:, :, :-1])
@@ -639,8 +639,8 @@ class KeyFrame:
                 pixels[first:last, :, channel] = clamp(color >> 6, 0, 255)
 
 
-# The blocks of a macroblock: index, kind of token probabilities, first coefficient, and places in the contexts above
-# and to the left. Luma takes 4 places, chroma 2 and 2, and the means the last one.
+# The blocks of a macroblock: index, kind of token probabilities, first coefficient, and positions in the contexts above
+# and to the left. A context has 4 positions for luma, 2 for each chroma plane, and the last one for the means.
 _LUMA = [(block, 0, 1, block & 3, block >> 2) for block in range(16)]
 _CHROMA = [
     (16 + 4 * plane + block, 2, 0, 4 + 2 * plane + (block & 1), 4 + 2 * plane + (block >> 1))
@@ -656,8 +656,8 @@ SHIFTS = [8 - span.bit_length() for span in range(256)]
 
 
 def _sources():
-    """Returns where each mode of subblocks finds its samples: means of three (0 to 12) and of two (13 to 24) samples of
-    the edge, its first sample (25), the mean of the edge (26), or the samples of the true motion mode (40 to 55)."""
+    """Returns the sources of the 16 samples, by subblock mode: averages of three (0 to 12) and of two (13 to 24) edge
+    samples, the first edge sample (25), the average of the edge (26), or the samples of true motion (40 to 55)."""
     two = 13
     return np.array(
         [
@@ -679,7 +679,7 @@ SOURCES = _sources()
 
 
 def decode(data, pixels):
-    """Decodes an image into rows of pixels, whose first three channels are red, green and blue."""
+    """Decodes an image into `pixels`. The first three channels become red, green and blue."""
     frame = KeyFrame(data)
     frame.read_modes()
     frame.read_differences()

@@ -75,7 +75,7 @@ class RequestsCookieJar(http.cookiejar.CookieJar, MutableMapping):
         return [(cookie.name, cookie.value) for cookie in self if not cookie.domain]
 
     def read(self, url, message):
-        """Adds the cookies of a response."""
+        """Adds the cookies that a response sets."""
 
         class Answer:
             def info(self):

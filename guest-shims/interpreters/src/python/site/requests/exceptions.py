@@ -58,7 +58,7 @@ class TooManyRedirects(RequestException):
 
 
 class MissingSchema(RequestException, ValueError):
-    """The URL scheme (e.g. http or https) is missing."""
+    """The URL has no scheme such as http or https."""
 
 
 class InvalidSchema(RequestException, ValueError):

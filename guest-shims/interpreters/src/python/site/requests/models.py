@@ -11,7 +11,7 @@ from .exceptions import HTTPError, InvalidHeader, InvalidJSONError, InvalidSchem
 from .structures import CaseInsensitiveDict
 
 REDIRECTS = (301, 302, 303, 307, 308)
-UNCHANGED = "!#$%&'()*+,/:;=?@[]~"  # characters of a URL that are not quoted
+UNCHANGED = "!#$%&'()*+,/:;=?@[]~"  # characters of a URL that are not percent-encoded
 
 
 class _Codes:
@@ -30,7 +30,7 @@ codes = _Codes()
 
 
 def encoded(data):
-    """Encodes a form or a query. A name can have a list of values."""
+    """Percent-encodes the fields of a form or query. A field can have a list of values."""
     pairs = data.items() if hasattr(data, "items") else data
     flat = []
     for name, values in pairs:
@@ -41,7 +41,7 @@ def encoded(data):
 
 
 class Request:
-    """A user-created request. Used to prepare a PreparedRequest, which is sent to the server."""
+    """A request that a script creates. `prepare` converts it to a PreparedRequest, which is sent to the server."""
 
     def __init__(
         self, method=None, url=None, headers=None, files=None, data=None, params=None, auth=None, cookies=None, hooks=None, json=None
@@ -225,7 +225,7 @@ class Response:
 
     @property
     def links(self):
-        """Returns the parsed `Link` headers, by `rel` or by URL."""
+        """Returns the parsed `Link` headers, by `rel`, or by URL if `rel` is missing."""
         found = {}
         for part in self.headers.get("link", "").split(","):
             url, *parameters = part.split(";")

@@ -22,8 +22,8 @@ def merged(own, shared):
 
 
 def seconds(timeout):
-    """Converts `timeout` to a number. A pair of timeouts for connecting and reading is added up: the host has only
-    one."""
+    """Converts `timeout` to a number. Adds up separate timeouts for connecting and reading, because the host supports
+    only one."""
     if isinstance(timeout, tuple):
         parts = [part for part in timeout if part is not None]
         return sum(parts) if parts else None

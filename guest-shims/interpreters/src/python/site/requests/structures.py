@@ -4,7 +4,7 @@ from collections.abc import Mapping, MutableMapping
 
 
 class CaseInsensitiveDict(MutableMapping):
-    """A case-insensitive dict-like object. Remembers the case of the last key to be set."""
+    """A case-insensitive mapping. Remembers the case of each key as it was last set."""
 
     def __init__(self, data=None, **kwargs):
         self._store = {}

@@ -1,4 +1,4 @@
-"""Functions for lists. A key is a function of the item, a dict key, an attribute name or a tuple index."""
+"""Functions for lists. A key is a function of an item, a dict key, an attribute name or a tuple index."""
 
 from collections.abc import Mapping
 
@@ -39,7 +39,7 @@ def group_by(items, key):
 
 
 def filter_by(items, predicate=None, **fields):
-    """Returns the items that satisfy the predicate, a function or a key, and whose fields equal the given values.
+    """Returns the items that satisfy the predicate and whose fields equal `fields`. The predicate is a function or key.
 
     >>> filter_by([1, 2, 3, 4], lambda n: n % 2 == 0)
     [2, 4]
@@ -57,7 +57,7 @@ def filter_by(items, predicate=None, **fields):
 
 
 def map_items(items, transform):
-    """Returns a list with the result of the function, or the value of the key, for each item.
+    """Applies a function to each item, or looks up a key in each item. Returns the results as a list.
 
     >>> map_items([1, 2, 3], lambda n: n * n)
     [1, 4, 9]
@@ -101,7 +101,7 @@ def unique(items, key=None):
 
 
 def _frozen(value):
-    """Converts a value to a hashable one. Equal values stay equal, different values stay different."""
+    """Converts a value to a hashable one. Results are equal if and only if the values are equal."""
     if isinstance(value, dict):
         return dict, frozenset((name, _frozen(entry)) for name, entry in value.items())
     if isinstance(value, (list, tuple)):

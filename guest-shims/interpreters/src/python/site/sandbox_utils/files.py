@@ -1,4 +1,4 @@
-"""Functions for directory trees. They are iterative, so that deep trees do not exceed the recursion limit."""
+"""Functions for directory trees. They use no recursion, so that deep trees do not exceed the recursion limit."""
 
 import os
 import re
@@ -17,7 +17,7 @@ def entries(directory):
 
 
 def _belongs(entry, root):
-    """Returns whether the entry is not a link, or a link to a file within `root`."""
+    """Returns `True` for an entry that is not a link, and for a link to a file within `root`."""
     return not entry.is_symlink() or (os.path.isfile(entry.path) and is_within(entry.path, root))
 
 
@@ -32,7 +32,7 @@ def _files(root):
 
 
 def walk(path="/app", filter_func=None):
-    """Iterates over the files below a directory, sorted by name; `filter_func` selects files.
+    """Iterates over the files below a directory, sorted by name. `filter_func` selects files.
 
     Does not follow links to directories or out of the directory, and skips installed packages.
 
@@ -46,7 +46,7 @@ def walk(path="/app", filter_func=None):
 
 
 def find(pattern="*", path="/app", recursive=True, kind="file"):
-    """Returns a sorted list of the paths below a directory whose name matches the pattern.
+    """Returns a sorted list of the paths below a directory that match the pattern.
 
     The pattern can contain `*`, `?` and `[…]`. A pattern with `/` matches the path relative to the directory; `**`
     matches any number of directories. `kind` is "file", "dir" or "any".
@@ -189,7 +189,7 @@ def remove_tree(path, pattern=None):
 
 
 def move(source, target):
-    """Moves a file or directory, into `target` if that is a directory. Copies if the target is on another mount."""
+    """Moves a file or directory to `target`, or into it if it is a directory. Copies if it is on another mount."""
     target = inside(target, source)
     try:
         os.replace(source, target)

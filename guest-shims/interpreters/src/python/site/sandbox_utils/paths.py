@@ -20,14 +20,14 @@ def path_of(path):
 
 
 def paths_of(paths):
-    """Returns one path, or several, as a list of strings."""
+    """Converts one path, or an iterable of paths, to a list of strings."""
     if isinstance(paths, (str, bytes, os.PathLike)):
         return [path_of(paths)]
     return [path_of(path) for path in paths]
 
 
 def removable(path):
-    """Returns a path as a string if it may be removed or moved. The workspace and the directories above it may not."""
+    """Returns a path as a string. Raises an error for `.`, `..`, the workspace and its parent directories."""
     text = path_of(path)
     if os.path.basename(text.rstrip("/")) in (".", ".."):
         raise ValueError(f"cannot remove or move `{text}`: the path ends with `.` or `..`; use the directory's name")
@@ -39,17 +39,17 @@ def removable(path):
 
 
 def inside(directory, name):
-    """Returns the target path of a copy or move: an entry of `directory` if that is a directory, else that path."""
+    """Returns the target path of a copy or move: inside `directory` if it is a directory, else `directory` itself."""
     return os.path.join(directory, os.path.basename(name.rstrip("/"))) if os.path.isdir(directory) else directory
 
 
 def is_within(path, directory):
-    """Returns whether a path is within a directory, with links resolved in both."""
+    """Returns `True` if a path is within a directory. Resolves links in both."""
     return os.path.realpath(path).startswith(os.path.realpath(directory).rstrip("/") + "/")
 
 
 def make_directories(path):
-    """Creates a directory and its missing parents. Ignores existing ones."""
+    """Creates a directory and its missing parents. Does nothing if the directory exists."""
     missing = []
     while path and not os.path.isdir(path):
         missing.append(path)

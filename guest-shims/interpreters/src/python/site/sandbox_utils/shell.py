@@ -64,7 +64,7 @@ def touch(file):
 
 
 def mkdir(path, parents=True):
-    """Creates a directory, and with `parents` its missing parents. Ignores an existing directory.
+    """Creates a directory. With `parents`, also creates missing parents. Does nothing if the directory exists.
 
     >>> mkdir("/app/out/2025")
     >>> ls("/app/out")
@@ -78,7 +78,7 @@ def mkdir(path, parents=True):
 
 
 def rm(path, recursive=False, force=False):
-    """Removes a file, or with `recursive` also a directory and its contents. `force` ignores a missing file.
+    """Removes a file. With `recursive`, also removes directories. With `force`, ignores a missing file.
 
     Removes a link, but not its target. The workspace itself cannot be removed.
 
@@ -99,7 +99,7 @@ def rm(path, recursive=False, force=False):
 
 
 def cp(src, dst, recursive=False):
-    """Copies a file, or with `recursive` also a directory; into `dst` if that is a directory.
+    """Copies a file to `dst`, or into it if it is a directory. With `recursive`, also copies directories.
 
     >>> cp("/app/log.txt", "/app/data")
     >>> ls("/app/data")
@@ -116,7 +116,7 @@ def cp(src, dst, recursive=False):
 
 
 def mv(src, dst):
-    """Moves or renames a file or directory; into `dst` if that is a directory. Replaces an existing file.
+    """Moves or renames a file or directory to `dst`, or into it if it is a directory. Replaces an existing file.
 
     >>> mv("/app/log.txt", "/app/data/old.txt")
     >>> ls("/app/data")
@@ -128,7 +128,7 @@ def mv(src, dst):
 
 
 def echo(text="", file=None, append=False):
-    """Prints text and a newline, or writes them to a file; `append` adds them at its end.
+    """Prints text and a newline, or writes them to a file. With `append`, keeps the text of the file.
 
     >>> echo("done")
     done

@@ -106,7 +106,7 @@ def wc(file):
 
 
 def diff(file1, file2, context=3):
-    """Compares two files. Returns a unified diff, empty if the files are equal.
+    """Compares two files. Returns a unified diff, or an empty string if the files are equal.
 
     >>> print(diff("/app/data/2024/c.csv", "/app/report.py"), end="")
     --- /app/data/2024/c.csv

@@ -114,7 +114,7 @@ class _Reader:
             self.fail(f"nested more than {MOST_DEPTH} levels deep")
 
     def node(self, parent):
-        """Reads the value that starts on the next line, within a node indented by `parent`."""
+        """Reads the value that starts on the next line. `parent` is the indentation of the enclosing node."""
         indent, text = self.peek()
         if _is_item(text):
             return self.sequence(indent)
@@ -172,7 +172,7 @@ class _Reader:
         return None
 
     def key_of(self, text):
-        """Returns the key at the start of a line and the text after its colon, or None without a key."""
+        """Returns the key at the start of a line and the text after its colon, or None if there is no key."""
         if text == "?" or text.startswith(("? ", "?\t")):
             self.fail("explicit keys with `?` are unsupported; use `key: value`")
         if text[0] in "\"'":
@@ -191,7 +191,7 @@ class _Reader:
         return key, rest[1:].strip(_BLANKS)
 
     def scalar(self, text, parent):
-        """Reads a value on one line, a block, or a flow value, which can continue on the next lines."""
+        """Reads a one-line scalar, a block or a flow value. Blocks and flow values can continue on further lines."""
         if text[0] in "|>" and (header := _HEADER(text)):
             return self.block(header, parent)
         if text[0] in "[{":
@@ -214,7 +214,7 @@ class _Reader:
         return self.quoted(match), text[match.end() :]
 
     def bare(self, text, end):
-        """Returns the plain scalar at the start, and the rest."""
+        """Returns the plain scalar at the start of the text, and the rest of the text."""
         if text[0] in _REFUSED:
             self.fail(_REFUSED[text[0]])
         if text[0] in "-?:" and text[1:2] in ("", " ", "\t"):
@@ -285,7 +285,7 @@ class _Reader:
                 lines.append(line[base:])
             self.at += 1
         if self.at == len(self.lines) and lines and lines[-1] == "":
-            lines.pop()  # the empty text after the last newline is not a line
+            lines.pop()  # the empty string after the last newline is not a line
         count = len(lines)
         while count and lines[count - 1] == "":
             count -= 1
@@ -299,7 +299,7 @@ class _Reader:
         return text + "\n" * (count > 0)
 
     def flow(self, text):
-        """Reads a flow list or mapping. Returns it and the rest of its last line."""
+        """Reads a flow sequence or mapping. Returns the value and the rest of its last line."""
         self.deeper()
         is_map = text[0] == "{"
         close = "}" if is_map else "]"
@@ -358,7 +358,7 @@ def _folded(lines):
     """Folds the lines of a `>` block: joins adjacent lines with a space, and turns blank lines into newlines."""
     parts = []
     blank = 0
-    before = None  # whether the previous line of text was indented, and so keeps its newlines
+    before = None  # whether the previous text line was indented: its newlines are kept
     for line in lines:
         if line == "":
             blank += 1

@@ -11,7 +11,7 @@ _PLAIN = re.compile(
 ).match
 _UNPRINTABLE = r"\x00-\x08\x0b-\x1f\x7f-\xa0\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff"
 _ESCAPED = re.compile(rf'[{_UNPRINTABLE}"\\\n\t]')
-# Matches text that a `|` block can hold. A reader takes the block's indentation from its first line.
+# Matches text for a `|` block. The first line must not be indented, because readers derive the indentation from it.
 _BLOCK = re.compile(rf"[^{_UNPRINTABLE} \t\n][^{_UNPRINTABLE}]*\n[^{_UNPRINTABLE}]*\Z").match
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
@@ -30,7 +30,7 @@ def yaml_dump(value):
 
 
 def _lines(value, depth):
-    """Returns the lines of a value, without indentation."""
+    """Returns the lines of a value, without the indentation of its parent."""
     if depth == MOST_DEPTH and isinstance(value, (dict, list, tuple)):
         raise ValueError(f"the value is nested more than {MOST_DEPTH} levels deep, or contains itself")
     made = []
