@@ -244,7 +244,7 @@
     const iterated = textOf(top(0));
     return iterated === undefined ? undefined : `${shortened(iterated)} is not ${op === FOR_AWAIT_OF ? 'async ' : ''}iterable`;
   };
-  // `with` stores the converted object. A pattern reads a property of it instead, if the name is constant.
+  // After the conversion to an object, `with` stores the object. A pattern reads a property, if its name is constant.
   const patternMessage = (at, op) => {
     const next = bytes[at + 1];
     const isWith = next === PUT_LOCAL || next === PUT_LOCAL_CHECKED || next === PUT_LOCAL_INITIAL || next === PUT_LOCAL_8 ||

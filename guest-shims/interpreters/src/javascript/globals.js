@@ -7,7 +7,7 @@
 
   // Node's maximum delay. A longer delay becomes one millisecond, as in Node.
   const MOST_DELAY_MS = 2147483647;
-  // Nested iterator helpers call each other natively, without a stack check. Deeper nesting would trap.
+  // Maximum nesting of iterator helpers. They call each other without a stack check, so deeper nesting would trap.
   const MOST_HELPERS = 1000;
 
   const bind = uncurry(Function.prototype.bind);
@@ -101,7 +101,7 @@
     count();
   };
 
-  // Tells the host to call `forget` at the end of the execution, or not to.
+  // Sets the flag that makes the host call `forget` at the end of the execution.
   $.litter = (is) => {
     words[LITTER] = is ? 1 : 0;
   };
@@ -352,7 +352,7 @@
   // Promises of microtasks that threw. No script refers to them, so listeners receive only the errors.
   const thrown = new WeakMap();
   // Passes an uncaught error, and the promise that was rejected with it, to the script's listeners. Returns 1 if a
-  // listener handled the error, and 0 otherwise. A listener's exception is thrown.
+  // listener handled the error, and 0 otherwise. Throws a listener's exception.
   $.uncaught = (error, promise) => (heed(error, weakGet(thrown, promise) ? undefined : promise) ? 1 : 0);
 
   const settled = PromiseClass.resolve();

@@ -20,7 +20,7 @@
   // Maximum length of an array hole that is skipped index by index. All keys are listed to find the end of a longer
   // hole.
   const SHORT_HOLE = 1000;
-  // Longer lists are printed without their other properties, because listing all keys is too expensive.
+  // Lists with more items are printed without named properties, because listing all keys is too expensive.
   const MOST_LISTED = 10000;
   // Maximum number of calls of `CUSTOM` methods, which may format other objects with such methods.
   const MOST_CALLS = 10000;

@@ -56,8 +56,8 @@
   const SPECIFIER = /\b(?:from|import)\s*(['"])([^'"\n]+)\1/g;
   // Code that the interpreter's own loader runs differently from Node.
   const SPECIAL = /\bimport\s*[.(]|\bmodule\s*\.\s*exports\b|\bexports\s*[.[]|['"](?:node:)?process['"]/;
-  // Returns `true` if the imports of a file, or of the files that it imports, may need the host: imports of packages,
-  // of files that are not ES modules, and of files with special code.
+  // Returns `true` if the host may have to create modules for imports of a file, or of the files that it imports: for
+  // packages, for files that are not ES modules, and for files with special code.
   const needsPackages = (names, parent) => {
     const files = new Set();
     const isSpecial = (name, from) => {

@@ -170,7 +170,7 @@
       if (length * 2 > room) throw TOO_LONG;
       for (let i = 0; i < length; i++) {
         const item = value[i];
-        // Avoids a call for each number, because long lists usually contain only numbers.
+        // Fast path: long lists usually contain only numbers.
         if (typeof item === 'number' && item - item === 0) room -= 2;
         else check(item, above, depth);
       }

@@ -148,7 +148,7 @@
     return own !== undefined && typeof own.value === 'string' ? own.value : '';
   };
 
-  // Returns the name of the class of a value, without calling getters; `null` without a class.
+  // Returns the name of the class of a value, or `null` if it has none. Does not call getters.
   const constructorName = (value) => {
     let object = getPrototypeOf(value);
     // Avoids the cost of property descriptors for the two most common classes.

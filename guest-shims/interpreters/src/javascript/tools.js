@@ -68,7 +68,7 @@
   // The functions that settle the promises of unanswered calls, by number.
   const pending = new MapClass();
   let lastNumber = 0;
-  // Number of consecutive empty answers of the host while calls are unanswered.
+  // Number of consecutive reads without a reply while calls are unanswered.
   let silences = 0;
   // The host's tools by name, once requested.
   let catalogue;

@@ -45,7 +45,7 @@
     if (setHas(above, value)) return false;
     setAdd(above, value);
     if (isList) {
-      // Each item needs at least a digit and a comma. Long lists are mostly lists of numbers.
+      // Each item needs at least a digit and a comma. Fast path: long lists usually contain only numbers.
       const { length } = value;
       let numbers = 0;
       if (length * 2 > room) return false;
@@ -168,7 +168,7 @@
   // `JSON.parse`, with a `BigInt` for an integer that a number cannot represent exactly.
   $.parseExact = (text) => (exec(LONG, text) === null ? parse(text) : parse(text, restored));
 
-  // Returns the object that has a variable, from which the host reads it.
+  // Returns the object from which the host reads a variable, or `undefined` if the variable does not exist.
   $.find = (lexicals, name) => (hasOwn(lexicals, name) ? lexicals : hasOwn(global, name) ? global : undefined);
 
   // Sets a variable like an execution that declares it with `var`. With `isText`, `given` is JSON text.

@@ -47,7 +47,7 @@
           if (isLast) break;
         }
         left.unshift(...parts);
-        // All letters have the position of their group.
+        // All letters of a group such as `-abc` have the index of the group.
         inGroup = parts.length;
       } else if (/^--./s.test(arg)) {
         const at = arg.indexOf('=', 3);

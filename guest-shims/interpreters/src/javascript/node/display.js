@@ -60,7 +60,7 @@
     Object.defineProperty(display[name], 'name', { __proto__: null, value: name });
   }
 
-  // Shows the value of a script's last expression if it has representations other than text.
+  // Displays the value of a script's last expression if it has representations other than text.
   $.showResult = (value) => {
     if (!hasForms(value)) return;
     const forms = value[FORMS]();

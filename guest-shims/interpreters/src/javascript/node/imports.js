@@ -248,7 +248,7 @@
       return { isNew, at: found?.at, error };
     }
     let missing = /'([^]*)'[^']*$/.exec(said)?.[1] ?? specifier;
-    // The module of a package may not exist because that of another package could not be created.
+    // Follows a chain of packages, each of which failed because another package's module could not be created.
     const causes = new Set();
     while (failed.has(missing) && !causes.has(missing)) {
       causes.add(missing);

@@ -431,7 +431,7 @@
 
   // Built-in methods that take a locale
 
-  // Formatters for at most one locale and plain options, kept because scripts call these methods in loops.
+  // Caches formatters for at most one locale and plain options, because scripts call these methods in loops.
   const formatters = new Map();
   const KEPT = 100;
   const isPlain = (options) => Object.getPrototypeOf(options) === Object.prototype && Object.values(options).every((value) => ['string', 'number', 'boolean', 'undefined'].includes(typeof value));
@@ -469,7 +469,7 @@
   const joinLocal = (list, locales, options) =>
     Array.from({ length: list.length }, (_, i) => (list[i] === undefined || list[i] === null ? '' : String(list[i].toLocaleString(locales, options)))).join(',');
 
-  // Most scripts only group the digits of numbers in the default locale. That needs no data.
+  // Fast path without data: most scripts only group the digits of numbers in the default locale.
   const SHORT = /^(-?)(\d+)(\.\d{1,3})?$/;
   const formatNumber = (value, locales, options) => {
     const [text, sign, whole, fraction = ''] = (options === undefined && (locales === undefined || locales === DEFAULT) && SHORT.exec(String(value))) || [];

@@ -161,7 +161,7 @@
   hrtime.bigint = () => BigInt(Math.floor(now() * 1e6));
 
   let exitCode;
-  // `true` once the listeners of `exit` are being called.
+  // `true` as soon as the listeners of `exit` are called.
   let isLeaving = false;
   const leave = (code) => {
     isLeaving = true;

@@ -137,7 +137,7 @@ replaced_env = {}  # the image's values of the variables that `script_env` overr
 
 
 def replace(owner, name, function):
-    """Replaces a function of the standard library. The replacement gets the name, documentation and signature."""
+    """Replaces a standard library function. The replacement gets its name, documentation and signature."""
     setattr(owner, name, functools.update_wrapper(function, getattr(owner, name)))
 
 

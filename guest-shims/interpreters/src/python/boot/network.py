@@ -79,7 +79,7 @@ class Wire:
         pass
 
     def perform(self):
-        """Returns the bytes of the response, as read from a socket."""
+        """Returns the bytes of the response, as a socket would. Performs the request if it is still pending."""
         if self.answer is None:
             written, self.written = b"".join(self.written), []
             self.answer = self.exchange(written)

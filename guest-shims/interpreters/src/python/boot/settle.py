@@ -75,7 +75,7 @@ def settle():
     gc.collect()  # empties CPython's free lists; the last samples refill them
     if shelf:
         fill_holes()
-        # The samples now use fresh memory, so that the first script that raises an exception does not pay for it.
+        # Runs the samples in fresh memory, for which the first script that raises an exception would otherwise pay.
         for sample in SAMPLES:
             buffer[:] = sample.encode()
             run(False, False)

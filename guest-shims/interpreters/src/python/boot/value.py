@@ -116,7 +116,7 @@ def defines(code, text, start, tail):
 
 
 def together(text, start, code, name, mode):
-    """Returns both parts. Falls back to `parsed` if the text before `start` does not compile. `code` is the rest."""
+    """Returns both parts. `code` is the second one. Falls back to `parsed` if the first one does not compile."""
     try:
         head = compile(text[:start], name, "exec", 0, True)
         flags = head.co_flags & _FUTURE

@@ -205,7 +205,7 @@ def read_quantization(body, tables):
 def read_huffman(body, tables):
     """Reads Huffman tables into `tables`, by class and number. A table is indexed by the next 16 bits of the data.
 
-    Each entry is the length of the code, plus 256 times the symbol. Invalid codes count as symbol 0 of 16 bits."""
+    Each entry is the length of the code, plus 256 times the symbol. An invalid code counts as symbol 0 with 16 bits."""
     at = 0
     while at + 17 <= len(body):
         counts = body[at + 1 : at + 17]
@@ -480,7 +480,7 @@ class Scan:
                         position += zeros
                     break
                 start = position
-                if size:  # always one bit, as in libjpeg
+                if size:  # like libjpeg, reads one bit whatever `size` is
                     position += 1
                 while rank <= stop:
                     if known[base + rank]:
@@ -566,7 +566,7 @@ def upsample(component, frame, first, last):
 
 
 def color_space(frame, jfif, adobe):
-    """Returns the color space of the components, derived like libjpeg does."""
+    """Returns the color space of the components, with the rules of libjpeg."""
     names = [each.name for each in frame.components]
     if len(names) == 1:
         return "L"

@@ -320,7 +320,7 @@ def predict(pixels, bits, parameters):
                 else:
                     those = np.flatnonzero(kinds == each)
                     target[those] += prediction(each, left[those], top[those], right[those], corner[those])
-            # The pixel above to the right of a row's last pixel is the first pixel of the row itself.
+            # The pixel above and to the right of a row's last pixel is the first pixel of that row.
             if at & 1:
                 row = (at - 3) // 2
                 if row < rows:
@@ -352,7 +352,7 @@ def encode(pixels, has_alpha):
     writer.put(0x2F, 8)
     writer.put(width - 1, 14)
     writer.put(height - 1, 14)
-    writer.put(int(has_alpha), 4)  # and version 0
+    writer.put(int(has_alpha), 4)  # a bit for alpha, and the version 0 in three bits
     colors = np.unique(pixels[:: max(height // 64, 1)])
     if len(colors) <= 256:
         colors = np.unique(pixels)

@@ -189,7 +189,7 @@ def remove_tree(path, pattern=None):
 
 
 def move(source, target):
-    """Moves a file or directory to `target`, or into it if it is a directory. Copies if it is on another mount."""
+    """Moves a file or directory to `target`, or into `target` if that is a directory. Copies between mounts."""
     target = inside(target, source)
     try:
         os.replace(source, target)

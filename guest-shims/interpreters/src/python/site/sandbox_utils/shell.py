@@ -99,7 +99,7 @@ def rm(path, recursive=False, force=False):
 
 
 def cp(src, dst, recursive=False):
-    """Copies a file to `dst`, or into it if it is a directory. With `recursive`, also copies directories.
+    """Copies a file to `dst`, or into `dst` if that is a directory. With `recursive`, also copies directories.
 
     >>> cp("/app/log.txt", "/app/data")
     >>> ls("/app/data")
@@ -116,7 +116,7 @@ def cp(src, dst, recursive=False):
 
 
 def mv(src, dst):
-    """Moves or renames a file or directory to `dst`, or into it if it is a directory. Replaces an existing file.
+    """Moves a file or directory to `dst`, or into `dst` if that is a directory. Replaces an existing file.
 
     >>> mv("/app/log.txt", "/app/data/old.txt")
     >>> ls("/app/data")

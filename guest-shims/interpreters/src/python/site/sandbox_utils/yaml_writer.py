@@ -30,7 +30,7 @@ def yaml_dump(value):
 
 
 def _lines(value, depth):
-    """Returns the lines of a value, without the indentation of its parent."""
+    """Returns the lines of a value. The caller indents them."""
     if depth == MOST_DEPTH and isinstance(value, (dict, list, tuple)):
         raise ValueError(f"the value is nested more than {MOST_DEPTH} levels deep, or contains itself")
     made = []
