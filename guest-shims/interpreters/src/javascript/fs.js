@@ -45,7 +45,7 @@
     if (found.includes('\0')) throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument '${name}' must be a string, Uint8Array, or URL without null bytes. Received ${$.inspect(found, 0)}`);
     return found;
   };
-  // Rejects an empty path, which the interpreter would treat as the working directory. `call` is for the error.
+  // Rejects an empty path, which the interpreter treats as the working directory. Errors name the system call `call`.
   const pathOf = (value, name = 'path', call = 'open') => {
     const found = textOf(value, name);
     if (found === '') throw failure(NUMBERS.ENOENT, call, found);

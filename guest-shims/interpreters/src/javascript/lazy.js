@@ -26,7 +26,7 @@
     return [...head, length, ...bytes];
   };
   const renamed = (compiled, name) => {
-    // Scripts never need the source of our functions.
+    // Scripts never need the source of the image's own functions.
     const without = name.startsWith('glovebox:') ? bjson.WRITE_OBJ_STRIP_SOURCE : 0;
     const bytes = new Uint8Array(bjson.write(compiled, bjson.WRITE_OBJ_BYTECODE | without));
     const from = asBytes(UNNAMED);

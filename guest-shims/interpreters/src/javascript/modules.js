@@ -127,7 +127,7 @@
   loads.of = (file) => ({ $importMeta: $.modules.metaOf(file, false), $loads: loader(file) });
   defineProperty(globalThis, '$loads', { __proto__: null, value: loads, configurable: true, writable: true, enumerable: false });
 
-  // Lets the module with a session's imports define them once, as globals that read the module's variables.
+  // Lets the module with a session's imports define their names once, as globals that read the module's variables.
   const BINDER = 'glovebox.imports';
   $.expectImports = (lexicals) => {
     const bind = (pairs) => {

@@ -128,7 +128,7 @@
     return false;
   };
 
-  // Thrown for a value that JSON cannot represent, for `reason`, and for one whose text is too long.
+  // Thrown by `check` instead of errors. `reason` says why a value was refused.
   const REFUSED = { __proto__: null };
   const TOO_LONG = { __proto__: null };
   let reason = '';

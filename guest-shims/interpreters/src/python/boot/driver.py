@@ -41,7 +41,7 @@ def perform(name, shown):
 
 
 def awaiting(error, name):
-    """Compiles a script with top-level `await`, as in notebooks. Raises `error` if the cause is another mistake."""
+    """Compiles a script with top-level `await`, as in notebooks. Raises `error` if it is not about `await`."""
     if not str(error.msg).startswith(("'await'", "'async ", "asynchronous comprehension")):
         raise error
     return parsed(name, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

@@ -1,4 +1,4 @@
-"""`PIL._imagingft` with matplotlib's FreeType, because this Pillow is built without its own."""
+"""Implements `PIL._imagingft` with matplotlib's FreeType, because this Pillow is built without FreeType."""
 
 
 class Font:

@@ -32,7 +32,7 @@ def wide(result):
 
 
 def wide_table(result):
-    """Converts the tuples of indices in a dict."""
+    """Converts the index arrays in the values of a dict, which are tuples, to 64 bits."""
     return {key: tuple(map(wide, indices)) for key, indices in result.items()}
 
 

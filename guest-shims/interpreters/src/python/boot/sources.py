@@ -83,7 +83,7 @@ def session_name(name):
 
 
 def is_used(at):
-    # Every script with a class counts as used: a class without methods has no code that refers to the script.
+    # Counts every script with a class as used, because a class without methods has no code that refers to the script.
     return count_references(scripts[at]) > UNUSED or "class " in text_of(scripts[at])
 
 

@@ -26,7 +26,7 @@ _STATEMENT = re.compile(
     r"|(?P<simple>(?:assert|break|continue|del|global|import|nonlocal|pass|raise|return)\b)"
     rf"|(?P<other>from\b|(?!lambda\b){_TARGET}(?:[ ,]++{_TARGET})*+[ ]*+(?::(?!=)|(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=)))"
 ).match
-# Text with balanced brackets and plain strings.
+# Matches text with balanced brackets and plain strings.
 _BALANCED = r"""[^()\[\]{}"'#\\]++|(?<![fFrRbBuU])(?:"[^"\\\n]*+"(?!")|'[^'\\\n]*+'(?!'))"""
 for _ in range(3):
     _BALANCED = rf"(?:{_BALANCED}|\((?:{_BALANCED})*+\)|\[(?:{_BALANCED})*+\]|\{{(?:{_BALANCED})*+\}})"

@@ -1,7 +1,7 @@
 """Decodes lossy WebP images (VP8 key frames, RFC 6386). Runs inside the guest, with numpy.
 
-The bits are read sequentially. All other steps process a *wave* of independent macroblocks at once: those with the same
-sum of column and twice the row. A macroblock depends only on its left neighbor and on three macroblocks above.
+The bits are read sequentially. Prediction and loop filter process a *wave* at once: the macroblocks with the same sum
+of column and twice the row. They are independent, because each needs only its left neighbor and three neighbors above.
 """
 
 import array

@@ -128,7 +128,7 @@ def mv(src, dst):
 
 
 def echo(text="", file=None, append=False):
-    """Prints text and a newline, or writes them to a file. With `append`, keeps the text of the file.
+    """Prints text and a newline, or writes them to a file. With `append`, adds them at the end.
 
     >>> echo("done")
     done
