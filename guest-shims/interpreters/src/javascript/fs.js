@@ -161,11 +161,12 @@
       if (open === null) throw failure(problem.errno, 'open', name);
       open.puts(data.isWellFormed() ? data : data.toWellFormed());
       open.flush();
-      const failed = open.error();
-      // The failed write does not report the error number. A second write returns it.
-      const number = failed ? -Math.min(os.write(open.fileno(), new ArrayBuffer(1), 0, 1), 0) || NUMBERS.ENOSPC : 0;
-      open.close();
-      if (failed) throw failure(number, 'write');
+      try {
+        // A failed write has written nothing and does not report its error. Repeat it with a function that does.
+        if (open.error()) writeAll(open.fileno(), Buffer.from(data));
+      } finally {
+        open.close();
+      }
       return;
     }
     const bytes = dataOf(data, encoding ?? 'utf8');
