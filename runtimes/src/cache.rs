@@ -312,7 +312,7 @@ pub struct Eviction<'a> {
     pub max_age: Option<Duration>,
     /// Maximum total size of the remaining entries, in bytes. The least recently used entries are evicted first.
     pub max_bytes: Option<u64>,
-    /// A key whose entries of all kinds are kept, even if the cache then exceeds `max_bytes`.
+    /// A key whose entries of all kinds are never evicted, even if the cache exceeds `max_bytes`.
     pub keep: Option<&'a ArtefactKey>,
     /// `true` to report the entries that would be removed, without removing them.
     pub dry_run: bool,

@@ -79,7 +79,7 @@ impl ResidentMemory {
     }
 
     /// Moves the guest into its runtime's memory for a call that may change it. `keep_pages` is `true` if the guest's
-    /// stored pages should be kept, because a checkpoint may share them.
+    /// stored pages must remain, because a checkpoint may share them.
     pub(super) fn enter(&self, keep_pages: bool) -> Result<(), SandboxError> {
         let (runtime, is_evicted) = {
             let resident = self.0.try_borrow().map_err(|_| busy())?;

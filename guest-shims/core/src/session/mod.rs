@@ -119,7 +119,7 @@ pub trait SessionBackend {
     /// share.
     fn on_resumed(&mut self, _pages: Pages) {}
 
-    /// Prepares the guest for a call. `keep_pages` is `true` if the guest's stored pages should be kept, because a
+    /// Prepares the guest for a call. `keep_pages` is `true` if the guest's stored pages must remain, because a
     /// checkpoint may share them.
     fn prepare_call(&mut self, _guest: &mut Guest<Self::Machine>, _keep_pages: bool) -> Result<(), Self::Error> {
         Ok(())
