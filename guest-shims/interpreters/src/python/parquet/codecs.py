@@ -1,4 +1,4 @@
-"""The compression of Parquet pages. Runs inside the guest, with numpy. `zstd` is a module of this package.
+"""The compression of Parquet pages. Runs inside the guest, with numpy. `thrift` and `zstd` are modules of this package.
 
 Snappy and LZ4 have no module in the standard library. Their decoders are loops over literals and copies. Resolving all
 copies in parallel with numpy takes longer, because copies of copies are common.
@@ -185,11 +185,7 @@ def compress(codec, data):
 
 def snap(data):
     """Encodes as Snappy. Finds only repetitions of eight bytes or of a divisor of eight, which numpy can search for."""
-    size, found, at = len(data), [], 0
-    while size > 127:
-        found.append(bytes([size & 127 | 128]))
-        size >>= 7
-    found.append(bytes([size]))
+    found, at = [thrift.write_varint(len(data))], 0
     for begin, end in repetitions(data):
         literal(found, data, at, begin)
         copy(found, end - begin, 8)

@@ -1,7 +1,8 @@
 """The encodings of Parquet's levels and values. Runs inside the guest, with numpy.
 
 Functions return numpy arrays, or lists of `bytes` for byte arrays, and the position after the data where the caller
-needs it. Counts are limited, because a run of equal values takes only a few bytes.
+needs it. Counts are limited, because a run of equal values takes only a few bytes. `thrift` is a module of this
+package.
 """
 
 import numpy as np
@@ -217,11 +218,11 @@ def write_hybrid(values, width):
     """Encodes integers as one bit-packed run, or as one run if all are equal."""
     count = len(values)
     if count and width and (values == values[0]).all():
-        return write_varint(count << 1) + int(values[0]).to_bytes((width + 7) // 8, "little")
+        return thrift.write_varint(count << 1) + int(values[0]).to_bytes((width + 7) // 8, "little")
     groups = (count + 7) // 8
     padded = np.zeros(groups * 8, "<u4")
     padded[:count] = values
-    return write_varint(groups << 1 | 1) + pack(padded, width)
+    return thrift.write_varint(groups << 1 | 1) + pack(padded, width)
 
 
 def pack(values, width):
@@ -235,12 +236,3 @@ def pack(values, width):
         bits = np.unpackbits(part.view(np.uint8).reshape(-1, 4), axis=1, bitorder="little", count=width)
         parts.append(np.packbits(bits, bitorder="little").tobytes())
     return b"".join(parts)
-
-
-def write_varint(value):
-    found = bytearray()
-    while value > 127:
-        found.append(value & 127 | 128)
-        value >>= 7
-    found.append(value)
-    return bytes(found)

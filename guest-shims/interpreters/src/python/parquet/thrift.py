@@ -109,7 +109,7 @@ class Reader:
             raise ValueError("invalid Parquet metadata: it is nested too deeply")
 
 
-def varint(value):
+def write_varint(value):
     found = bytearray()
     while value > 127:
         found.append(value & 127 | 128)
@@ -119,7 +119,7 @@ def varint(value):
 
 
 def zigzag(value):
-    return varint((value << 1) ^ (value >> 63))
+    return write_varint((value << 1) ^ (value >> 63))
 
 
 def write_struct(fields):
@@ -143,9 +143,9 @@ def encoded(kind, value):
     if kind in (I16, I32, I64):
         return zigzag(value)
     if kind == BINARY:
-        return varint(len(value)) + value
+        return write_varint(len(value)) + value
     if kind == STRUCT:
         return write_struct(value)
     kind, items = value  # a list, with the type of its items
-    head = bytes([len(items) << 4 | kind]) if len(items) < 15 else bytes([0xF0 | kind]) + varint(len(items))
+    head = bytes([len(items) << 4 | kind]) if len(items) < 15 else bytes([0xF0 | kind]) + write_varint(len(items))
     return head + b"".join(encoded(kind, item) for item in items)
