@@ -1,7 +1,8 @@
 """The compression of Parquet pages. Runs inside the guest, with numpy. `thrift` and `zstd` are modules of this package.
 
-Snappy and LZ4 have no module in the standard library. Their decoders are loops over literals and copies. Resolving all
-copies in parallel with numpy takes longer, because copies of copies are common.
+Snappy, LZ4 and Zstandard have no module in the standard library. numpy finds the elements of Snappy's and Zstandard's
+data, and places the literals. A loop makes the copies: resolving them in parallel takes longer, because copies of
+copies are common.
 """
 
 import zlib
@@ -12,6 +13,13 @@ NAMES = {0: "uncompressed", 1: "snappy", 2: "gzip", 3: "lzo", 4: "brotli", 5: "l
 NUMBERS = {None: 0, "none": 0, "uncompressed": 0, "snappy": 1, "gzip": 2}
 MAX_PAGE_BYTES = 1 << 28
 MAX_MEMBERS = 1024  # of a page with gzip, because each member copies the data after it
+WINDOW = 1 << 16  # bytes of Snappy that are decoded together, so that the arrays for them stay small
+
+# By the first byte of an element of Snappy: its length after decompression, its bytes without a literal, all its bytes.
+_TAGS = np.arange(256)
+_LENGTHS = np.where(_TAGS & 3 == 1, 4 + (_TAGS >> 2 & 7), (_TAGS >> 2) + 1)
+_HEADERS = np.choose(_TAGS & 3, (np.maximum(1, (_TAGS >> 2) - 58), 2, 3, 5))
+_STEPS = _HEADERS + np.where(_TAGS & 3 == 0, _LENGTHS, 0)
 
 
 def decompress(codec, data, size):
@@ -63,48 +71,93 @@ def unsnap(data, size):
             break
     if total != size or total > 22 * len(data):  # a copy of 64 bytes takes three
         raise broken("compressed data is damaged")
-    out, end = bytearray(), len(data)
-    try:
-        while at < end:
-            tag = data[at]
-            kind = tag & 3
-            length = (tag >> 2) + 1
-            if kind == 0:
-                at += 1
-                if length > 60:
-                    width = length - 60
-                    length = int.from_bytes(data[at : at + width], "little") + 1
-                    at += width
-                out += data[at : at + length]
-                at += length
-                continue
-            if kind == 1:
-                length = (tag >> 2 & 7) + 4
-                offset = tag >> 5 << 8 | data[at + 1]
-                at += 2
-            elif kind == 2:
-                offset = data[at + 1] | data[at + 2] << 8
-                at += 3
-            else:
-                offset = int.from_bytes(data[at + 1 : at + 5], "little")
-                at += 5
-            begin = len(out) - offset
-            if 0 <= begin <= len(out) - length:
-                out += out[begin : begin + length]
-            else:
-                repeat(out, offset, length)
-    except IndexError:
-        raise broken("compressed data is damaged") from None
-    if at != end:
+    out, filled = bytearray(size), 0
+    while at < len(data):
+        at, filled = unsnap_window(data, at, out, filled)
+    if filled != size:
         raise broken("compressed data is damaged")
     return bytes(out)
+
+
+def unsnap_window(data, at, out, filled):
+    """Decodes the elements that start in a window of `data` at `at`. Returns the positions after them.
+
+    Computes for every byte where the next element would start, if it started an element, and then follows these places.
+    """
+    count = min(WINDOW, len(data) - at)
+    raw = np.frombuffer(data[at : at + count + 64].ljust(count + 64, b"\0"), np.uint8)  # with the last short literal
+    tags = raw[:count]
+    fields = np.ndarray(count, "<u4", raw, 1, (1,)).astype(np.int64)
+    lengths, steps = _LENGTHS[tags].astype(np.int64), _STEPS[tags].astype(np.int64)
+    long = np.flatnonzero((tags >= 240) & (tags & 3 == 0))  # literals with a length of one to four bytes
+    headers = _HEADERS[tags[long]]
+    lengths[long] = (fields[long] & (1 << 8 * (headers.astype(np.int64) - 1)) - 1) + 1
+    steps[long] = headers + lengths[long]
+    following = np.minimum(np.arange(count + 1) + np.append(steps, 0), count).astype(np.intp)
+    places, _ = walk(following, 0)
+    after = at + int(places[-1] + steps[places[-1]])
+    tags, fields, lengths = tags[places], fields[places], lengths[places]
+    ends = filled + np.cumsum(lengths)
+    if after > len(data) or ends[-1] > len(out):
+        raise broken("compressed data is damaged")
+    begins, kinds = ends - lengths, tags & 3
+    short = np.flatnonzero((kinds == 0) & (tags < 240))
+    target, source = indices(begins[short], lengths[short]), indices(places[short] + 1, lengths[short])
+    np.frombuffer(out, np.uint8)[target] = raw[source]
+    for index in np.flatnonzero((kinds == 0) & (tags >= 240)).tolist():
+        begin, end = int(begins[index]), int(ends[index])
+        first = at + int(places[index] + _HEADERS[tags[index]])
+        out[begin:end] = data[first : first + end - begin]
+    copies = np.flatnonzero(kinds)
+    tags, fields, begins = tags[copies].astype(np.int64), fields[copies], begins[copies]
+    offsets = np.choose(kinds[copies] - 1, (tags >> 5 << 8 | fields & 255, fields & 0xFFFF, fields))
+    sources = begins - offsets
+    if len(copies) and (offsets.min() < 1 or sources.min() < 0):
+        raise broken("compressed data is damaged")
+    bounds = begins, ends[copies], sources, sources + lengths[copies]
+    for begin, end, source, stop in zip(*(bound.tolist() for bound in bounds)):
+        if stop <= begin:
+            out[begin:end] = out[source:stop]
+        else:
+            out[begin:end] = overlapping(out, begin, end, begin - source)
+    return after, int(ends[-1])
+
+
+def walk(following, place):
+    """Returns the places from `place` on without the last one, and the last one.
+
+    `following` maps each place to the next one, and the last place to itself.
+    """
+    jumps = [following]
+    for _ in range(4):
+        jumps.append(jumps[-1][jumps[-1]])
+    far, found = memoryview(jumps.pop()), []  # every sixteenth place
+    while (after := far[place]) != place:
+        found.append(place)
+        place = after
+    places = np.array(found, np.intp)[:, None]
+    for jump in jumps:
+        places = np.hstack((places, jump[places]))
+    places = places.reshape(-1)
+    return places[places != place], place
+
+
+def indices(begins, lengths):
+    """Returns the indices of consecutive bytes from each of `begins` on."""
+    ends = np.cumsum(lengths)
+    return np.repeat(begins - ends + lengths, lengths) + np.arange(ends[-1] if len(ends) else 0)
+
+
+def overlapping(out, begin, end, offset):
+    """Returns a copy that overlaps its own output."""
+    return (out[begin - offset : begin] * ((end - begin) // offset + 1))[: end - begin]
 
 
 def repeat(out, offset, length):
     """Appends a copy that overlaps its own output."""
     if not 0 < offset <= len(out):
         raise broken("compressed data is damaged")
-    out += (out[-offset:] * (length // offset + 1))[:length]
+    out += overlapping(out, len(out), len(out) + length, offset)
 
 
 def unlz4(data, size):

@@ -1,7 +1,10 @@
-"""Decodes Zstandard (RFC 8878), because this build of CPython has no `_zstd`. Runs inside the guest.
+"""Decodes Zstandard (RFC 8878), because this build of CPython has no `_zstd`. Runs inside the guest, with numpy.
 
-Does not support dictionaries, and does not verify checksums. The names of sections refer to the RFC.
+Does not support dictionaries, and does not verify checksums. The numbers of sections refer to the RFC. `codecs` is a
+module of this package.
 """
+
+import numpy as np
 
 MAGIC = b"\x28\xb5\x2f\xfd"
 MAX_BLOCK_BYTES = 1 << 17
@@ -18,11 +21,12 @@ def _codes(first, direct, extra):
     for bits in extra:
         found.append((value, bits))
         value += 1 << bits
-    return found
+    return np.array(found, np.int64).T
 
 
 LITERAL_CODES = _codes(0, 16, [1, 1, 1, 1, 2, 2, 3, 3, 4, 6, *range(7, 17)])
 MATCH_CODES = _codes(3, 32, [1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, *range(7, 17)])
+OFFSET_CODES = np.array([(1 << code, code) for code in range(32)], np.int64).T
 
 
 def broken():
@@ -128,13 +132,13 @@ class Frame:
             elif mode == 1:
                 if block[at] > highest:
                     raise broken()
-                self.tables[number] = ([block[at]], [0], [0]), 0
+                self.tables[number] = [block[at]], [0], [0], 0
                 at += 1
             elif mode == 2:
                 self.tables[number], at = read_fse(block, at, most, highest)
             elif self.tables[number] is None:
                 raise broken()
-        self.execute(literals, Bits(block[at:]), count)
+        self.execute(literals, block[at:], count)
 
     def literals(self, block):
         """Decodes the literals section (3.1.1.3.1.)."""
@@ -169,52 +173,105 @@ class Frame:
             parts.append(unpack(self.huffman, block[begin:bound], quarter if number < 3 else size - 3 * quarter))
         return b"".join(parts), end
 
-    def execute(self, literals, bits, count):
+    def execute(self, literals, data, count):
         """Decodes and executes the sequences (3.1.1.4., 3.1.1.5.)."""
-        out, latest, read, used, start = self.out, self.latest, bits.read, 0, self.start
-        (ll_symbols, ll_widths, ll_bases), ll_bits = self.tables[0]
-        (of_symbols, of_widths, of_bases), of_bits = self.tables[1]
-        (ml_symbols, ml_widths, ml_bases), ml_bits = self.tables[2]
-        ll, of, ml = read(ll_bits), read(of_bits), read(ml_bits)
-        limit = len(out) + MAX_BLOCK_BYTES
-        for left in range(count - 1, -1, -1):
-            code = of_symbols[of]
-            value = (1 << code) + read(code)
-            length, extra = MATCH_CODES[ml_symbols[ml]]
-            if extra:
-                length += read(extra)
-            literal, extra = LITERAL_CODES[ll_symbols[ll]]
-            if extra:
-                literal += read(extra)
-            if left:
-                ll = ll_bases[ll] + read(ll_widths[ll])
-                ml = ml_bases[ml] + read(ml_widths[ml])
-                of = of_bases[of] + read(of_widths[of])
-            if value > 3:
-                offset = value - 3
-                latest[:] = offset, latest[0], latest[1]
-            else:
-                index = value - 1 if literal else value
-                offset = latest[index] if index < 3 else latest[0] - 1
-                if index:
-                    latest[:] = (offset, latest[0], latest[2]) if index == 1 else (offset, latest[0], latest[1])
-            if literal:
-                out += literals[used : used + literal]
-                used += literal
-            begin = len(out) - offset
-            if begin < start or offset < 1 or used > len(literals) or len(out) + length > limit:
-                raise broken()
-            if offset >= length:
-                out += out[begin : begin + length]
-            else:
-                out += (out[begin:] * (length // offset + 1))[:length]
-        if bits.count or bits.at:
+        if 3 * count > MAX_BLOCK_BYTES:  # a match has at least three bytes
             raise broken()
+        offsets, matches, runs = self.sequences(data, count)
+        ends = np.cumsum(runs + matches)
+        used = int(runs.sum())
+        if used > len(literals) or ends[-1] + len(literals) - used > MAX_BLOCK_BYTES:
+            raise broken()
+        block = np.zeros(ends[-1], np.uint8)
+        block[codecs.indices(ends - matches - runs, runs)] = np.frombuffer(literals, np.uint8, used)
+        out, start, (first, second, third) = self.out, self.start, self.latest
+        ends += len(out)
+        out += block.tobytes()
+        columns = offsets, runs, ends - matches, ends
+        for offset, run, begin, end in zip(*(column.tolist() for column in columns)):
+            if offset > 3:
+                first, second, third = offset - 3, first, second
+            else:  # one of the latest offsets
+                index = offset - 1 if run else offset
+                if index == 1:
+                    first, second = second, first
+                elif index == 2:
+                    first, second, third = third, first, second
+                elif index == 3:
+                    first, second, third = first - 1, first, second
+            source = begin - first
+            if source < start or first < 1:
+                raise broken()
+            stop = source + end - begin
+            if stop <= begin:
+                out[begin:end] = out[source:stop]
+            else:
+                out[begin:end] = codecs.overlapping(out, begin, end, first)
+        self.latest = [first, second, third]
         out += literals[used:]
+
+    def sequences(self, data, count):
+        """Decodes offsets, lengths of matches, and lengths of the literals before them."""
+        if not data or not data[-1]:
+            raise broken()
+        top = 8 * len(data) - 9 + data[-1].bit_length()  # the bits before it are left
+        words = np.ndarray(len(data), "<u8", data + bytes(7), strides=(1,))  # the 64 bits from each byte on
+        ll_table, of_table, ml_table = self.tables
+        ll_bits, of_bits, ml_bits = ll_table[3], of_table[3], ml_table[3]
+        top -= ll_bits + of_bits + ml_bits
+        if top < 0:
+            raise broken()
+        parts = (words & np.uint64((1 << ll_bits + of_bits + ml_bits + 7) - 1)).tolist()
+        value, place = parts[top >> 3] >> (top & 7), top
+        ml = value & (1 << ml_bits) - 1
+        of = value >> ml_bits & (1 << of_bits) - 1
+        ll = value >> ml_bits + of_bits & (1 << ll_bits) - 1
+        kinds = (ll_table, LITERAL_CODES, 18), (of_table, OFFSET_CODES, 9), (ml_table, MATCH_CODES, 0)
+        ll_rows, of_rows, ml_rows = (rows(table, codes) for table, codes, _ in kinds)
+        # The loop only follows the states. If it reads bits before the first one, the sum below is not zero.
+        states = []
+        for _ in range(count - 1):
+            states.append(ll << 18 | of << 9 | ml)
+            ll_base, ll_mask, _, ll_total = ll_rows[ll]
+            of_base, of_mask, of_width, of_total = of_rows[of]
+            ml_base, ml_mask, ml_width, ml_total = ml_rows[ml]
+            place -= ll_total + of_total + ml_total
+            value = parts[place >> 3] >> (place & 7)
+            of = of_base + (value & of_mask)
+            value >>= of_width
+            ml = ml_base + (value & ml_mask)
+            ll = ll_base + (value >> ml_width & ll_mask)
+        states.append(ll << 18 | of << 9 | ml)
+        states = np.array(states)
+        total, fields = 0, []
+        for (symbols, widths, _, _), (bases, extra), shift in kinds:
+            state = states >> shift & 511
+            code, width = np.array(symbols)[state], np.array(widths)[state]
+            width[-1] = 0  # no state follows the last one
+            total = total + extra[code] + width
+            fields.append((bases[code], extra[code]))
+        ends = np.cumsum(total)
+        if ends[-1] != top:
+            raise broken()
+        found, places = [], top - ends + total
+        for base, extra in fields[1], fields[2], fields[0]:
+            places = places - extra
+            value = words[places >> 3] >> (places & 7).astype(np.uint64)
+            found.append(base + (value.astype(np.int64) & (1 << extra) - 1))
+        return found
+
+
+def rows(table, codes):
+    """Returns for each state: base, mask and width of the next state, and all bits that are read before it."""
+    symbols, widths, bases, _ = table
+    extra = codes[1].tolist()
+    return [
+        (base, (1 << width) - 1, width, width + extra[symbol]) for symbol, width, base in zip(symbols, widths, bases)
+    ]
 
 
 def fse_table(distribution, accuracy):
-    """Builds a decoding table (4.1.1.): symbols, bits to read and bases by state. Also returns the accuracy."""
+    """Builds a decoding table (4.1.1.): symbols, bits to read and bases by state, and the accuracy."""
     size = 1 << accuracy
     symbols, high, place, step = [0] * size, size - 1, 0, (size >> 1) + (size >> 3) + 3
     for symbol, share in enumerate(distribution):
@@ -234,7 +291,7 @@ def fse_table(distribution, accuracy):
         following[symbol] += 1
         widths.append(accuracy - state.bit_length() + 1)
         bases.append((state << widths[-1]) - size)
-    return (symbols, widths, bases), accuracy
+    return symbols, widths, bases, accuracy
 
 
 def read_fse(block, at, most, highest):
@@ -279,7 +336,7 @@ def read_huffman(block, at):
         weights = [part for byte in block[at:end] for part in (byte >> 4, byte & 15)][:count]
     else:
         end = at + size
-        ((symbols, widths, bases), accuracy), at = read_fse(block[:end], at, 6, 15)
+        (symbols, widths, bases, accuracy), at = read_fse(block[:end], at, 6, 15)
         bits, weights = Bits(block[at:end]), []
         states = [bits.read(accuracy), bits.read(accuracy)]
         turn = 0
@@ -301,36 +358,25 @@ def read_huffman(block, at):
     if not total or longest > 11 or rest & rest - 1 or len(weights) > 255 or max(weights) > longest:
         raise broken()
     weights.append(rest.bit_length())
-    symbols, lengths = bytearray(), bytearray()
-    for weight in range(1, longest + 1):
-        for symbol, own in enumerate(weights):
-            if own == weight:
-                symbols += bytes([symbol]) * (1 << weight - 1)
-                lengths += bytes([longest + 1 - weight]) * (1 << weight - 1)
-    return (symbols, lengths, longest), end
+    weights = np.array(weights)
+    order = np.argsort(weights, kind="stable")[np.count_nonzero(weights == 0) :]
+    spans, lengths = 1 << weights[order] - 1, longest + 1 - weights[order]
+    return (np.repeat(order, spans).astype(np.uint8), np.repeat(lengths, spans).astype(np.uint8), longest), end
 
 
 def unpack(huffman, data, size):
-    """Decodes a stream of literals."""
+    """Decodes a stream of literals. Finds the code that starts at every bit, and follows them from the last bit on."""
     symbols, lengths, longest = huffman
-    bits, out, mask = Bits(data), bytearray(size), (1 << longest) - 1
-    window, count = bits.window, bits.count
-    for place in range(size):
-        if count < longest:
-            if bits.at:
-                bits.window, bits.count = window & (1 << max(count, 0)) - 1, count
-                bits.fill()
-                window, count = bits.window, bits.count
-            if count < longest:  # zeros follow the end
-                code = window << longest - count & mask
-                out[place] = symbols[code]
-                count -= lengths[code]
-                if count < 0:
-                    raise broken()
-                continue
-        code = window >> count - longest & mask
-        out[place] = symbols[code]
-        count -= lengths[code]
-    if count or bits.at:
+    if not data or not data[-1] or 8 * (len(data) - 1) > longest * size:
         raise broken()
-    return bytes(out)
+    # Two bytes of zeros before the data complete the code at its first bits.
+    raw = np.frombuffer(bytes(2) + data + bytes(2), np.uint8).astype(np.uint32)
+    words = raw[:-2] | raw[1:-1] << 8 | raw[2:] << 16
+    codes = (words[:, None] >> np.arange(8, dtype=np.uint32) & (1 << longest) - 1).astype(np.uint16).reshape(-1)
+    following = np.arange(len(codes)) - lengths[codes]
+    last = 16 - longest
+    following[: last + 1] = np.arange(last + 1)
+    places, end = codecs.walk(np.maximum(following, 0), 8 * len(data) + 7 + data[-1].bit_length() - longest)
+    if len(places) != size or end != last:
+        raise broken()
+    return symbols[codes[places]].tobytes()
