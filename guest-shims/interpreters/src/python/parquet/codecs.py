@@ -73,10 +73,26 @@ def unsnap(data, size):
         raise broken("compressed data is damaged")
     out, filled = bytearray(size), 0
     while at < len(data):
-        at, filled = unsnap_window(data, at, out, filled)
+        step = long_literal if is_long_literal(data[at]) else unsnap_window
+        at, filled = step(data, at, out, filled)
     if filled != size:
         raise broken("compressed data is damaged")
     return bytes(out)
+
+
+def is_long_literal(tag):
+    """Returns whether the length of a literal takes one to four bytes of its own."""
+    return (tag >= 240) & (tag & 3 == 0)
+
+
+def long_literal(data, at, out, filled):
+    begin = at + (data[at] >> 2) - 58
+    end = begin + int.from_bytes(data[at + 1 : begin], "little") + 1
+    after = filled + end - begin
+    if end > len(data) or after > len(out):
+        raise broken("compressed data is damaged")
+    out[filled:after] = data[begin:end]
+    return end, after
 
 
 def unsnap_window(data, at, out, filled):
@@ -89,7 +105,7 @@ def unsnap_window(data, at, out, filled):
     tags = raw[:count]
     fields = np.ndarray(count, "<u4", raw, 1, (1,)).astype(np.int64)
     lengths, steps = _LENGTHS[tags].astype(np.int64), _STEPS[tags].astype(np.int64)
-    long = np.flatnonzero((tags >= 240) & (tags & 3 == 0))  # literals with a length of one to four bytes
+    long = np.flatnonzero(is_long_literal(tags))
     headers = _HEADERS[tags[long]]
     lengths[long] = (fields[long] & (1 << 8 * (headers.astype(np.int64) - 1)) - 1) + 1
     steps[long] = headers + lengths[long]
@@ -104,10 +120,8 @@ def unsnap_window(data, at, out, filled):
     short = np.flatnonzero((kinds == 0) & (tags < 240))
     target, source = indices(begins[short], lengths[short]), indices(places[short] + 1, lengths[short])
     np.frombuffer(out, np.uint8)[target] = raw[source]
-    for index in np.flatnonzero((kinds == 0) & (tags >= 240)).tolist():
-        begin, end = int(begins[index]), int(ends[index])
-        first = at + int(places[index] + _HEADERS[tags[index]])
-        out[begin:end] = data[first : first + end - begin]
+    for index in np.flatnonzero(is_long_literal(tags)).tolist():
+        long_literal(data, at + int(places[index]), out, int(begins[index]))
     copies = np.flatnonzero(kinds)
     tags, fields, begins = tags[copies].astype(np.int64), fields[copies], begins[copies]
     offsets = np.choose(kinds[copies] - 1, (tags >> 5 << 8 | fields & 255, fields & 0xFFFF, fields))
