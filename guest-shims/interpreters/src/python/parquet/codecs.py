@@ -1,4 +1,5 @@
-"""The compression of Parquet pages. Runs inside the guest, with numpy. `thrift` and `zstd` are modules of this package.
+"""The compression of Parquet pages. Runs inside the guest, with numpy. `encodings`, `thrift` and `zstd` are modules
+of this package.
 
 Snappy, LZ4 and Zstandard have no module in the standard library. numpy finds the elements of Snappy's and Zstandard's
 data, and places the literals. A loop makes the copies: resolving them in parallel takes longer, because copies of
@@ -14,6 +15,7 @@ NUMBERS = {None: 0, "none": 0, "uncompressed": 0, "snappy": 1, "gzip": 2}
 MAX_PAGE_BYTES = 1 << 28
 MAX_MEMBERS = 1024  # of a page with gzip, because each member copies the data after it
 WINDOW = 1 << 16  # bytes of Snappy that are decoded together, so that the arrays for them stay small
+SHORT = 400  # bytes of Snappy that a loop decodes faster than numpy
 
 # By the first byte of an element of Snappy: its length after decompression, its bytes without a literal, all its bytes.
 _TAGS = np.arange(256)
@@ -61,20 +63,17 @@ def gunzip(data, size):
 
 
 def unsnap(data, size):
-    at = total = shift = 0
-    while True:
-        if at >= len(data) or shift > 28:
-            raise broken("compressed data is damaged")
-        total |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 128:
-            break
+    total, at = encodings.varint(data, 0)
     if total != size or total > 22 * len(data):  # a copy of 64 bytes takes three
         raise broken("compressed data is damaged")
     out, filled = bytearray(size), 0
     while at < len(data):
-        step = long_literal if is_long_literal(data[at]) else unsnap_window
-        at, filled = step(data, at, out, filled)
+        if is_long_literal(data[at]):
+            at, filled = long_literal(data, at, out, filled)
+        elif len(data) - at < SHORT:
+            at, filled = unsnap_rest(data, at, out, filled)
+        else:
+            at, filled = unsnap_window(data, at, out, filled)
     if filled != size:
         raise broken("compressed data is damaged")
     return bytes(out)
@@ -93,6 +92,40 @@ def long_literal(data, at, out, filled):
         raise broken("compressed data is damaged")
     out[filled:after] = data[begin:end]
     return end, after
+
+
+def unsnap_rest(data, at, out, filled):
+    """Decodes the elements up to the end, one after the other."""
+    padded, end, size = data + bytes(5), len(data), len(out)
+    while at < end:
+        tag = data[at]
+        kind, length = tag & 3, (tag >> 2) + 1
+        if kind == 0:
+            if tag >= 240:
+                at, filled = long_literal(data, at, out, filled)
+                continue
+            begin, at = at + 1, at + 1 + length
+            part = data[begin:at]
+        else:
+            if kind == 1:
+                offset, length = tag >> 5 << 8 | padded[at + 1], (tag >> 2 & 7) + 4
+                at += 2
+            elif kind == 2:
+                offset = padded[at + 1] | padded[at + 2] << 8
+                at += 3
+            else:
+                offset = int.from_bytes(padded[at + 1 : at + 5], "little")
+                at += 5
+            begin = filled - offset
+            if begin < 0 or offset == 0:
+                raise broken("compressed data is damaged")
+            part = out[begin : begin + length] if offset >= length else overlapping(out, filled, length, offset)
+        after = filled + length
+        if at > end or after > size:
+            raise broken("compressed data is damaged")
+        out[filled:after] = part
+        filled = after
+    return at, filled
 
 
 def unsnap_window(data, at, out, filled):
@@ -133,7 +166,7 @@ def unsnap_window(data, at, out, filled):
         if stop <= begin:
             out[begin:end] = out[source:stop]
         else:
-            out[begin:end] = overlapping(out, begin, end, begin - source)
+            out[begin:end] = overlapping(out, begin, end - begin, begin - source)
     return after, int(ends[-1])
 
 
@@ -162,16 +195,16 @@ def indices(begins, lengths):
     return np.repeat(begins - ends + lengths, lengths) + np.arange(ends[-1] if len(ends) else 0)
 
 
-def overlapping(out, begin, end, offset):
-    """Returns a copy that overlaps its own output."""
-    return (out[begin - offset : begin] * ((end - begin) // offset + 1))[: end - begin]
+def overlapping(out, end, length, offset):
+    """Returns a copy for `end` that overlaps its own output."""
+    return (out[end - offset : end] * (length // offset + 1))[:length]
 
 
 def repeat(out, offset, length):
     """Appends a copy that overlaps its own output."""
     if not 0 < offset <= len(out):
         raise broken("compressed data is damaged")
-    out += overlapping(out, len(out), len(out) + length, offset)
+    out += overlapping(out, len(out), length, offset)
 
 
 def unlz4(data, size):

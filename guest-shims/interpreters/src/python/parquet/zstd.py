@@ -124,18 +124,18 @@ class Frame:
             return
         modes = block[at]
         at += 1
-        defaults = (_LITERALS, 6, 35, 9), (_OFFSETS, 5, 31, 8), (_MATCHES, 6, 52, 9)
-        for number, (distribution, accuracy, highest, most) in enumerate(defaults):
+        for number, (codes, default, highest, most) in enumerate(KINDS):
             mode = modes >> 6 - 2 * number & 3
             if mode == 0:
-                self.tables[number] = fse_table(distribution, accuracy)
+                self.tables[number] = default
             elif mode == 1:
                 if block[at] > highest:
                     raise broken()
-                self.tables[number] = [block[at]], [0], [0], 0
+                self.tables[number] = Table(codes, [block[at]], [0], [0], 0)
                 at += 1
             elif mode == 2:
-                self.tables[number], at = read_fse(block, at, most, highest)
+                found, at = read_fse(block, at, most, highest)
+                self.tables[number] = Table(codes, *found)
             elif self.tables[number] is None:
                 raise broken()
         self.execute(literals, block[at:], count)
@@ -206,7 +206,7 @@ class Frame:
             if stop <= begin:
                 out[begin:end] = out[source:stop]
             else:
-                out[begin:end] = codecs.overlapping(out, begin, end, first)
+                out[begin:end] = codecs.overlapping(out, begin, end - begin, first)
         self.latest = [first, second, third]
         out += literals[used:]
 
@@ -217,7 +217,7 @@ class Frame:
         top = 8 * len(data) - 9 + data[-1].bit_length()  # the bits before it are left
         words = np.ndarray(len(data), "<u8", data + bytes(7), strides=(1,))  # the 64 bits from each byte on
         ll_table, of_table, ml_table = self.tables
-        ll_bits, of_bits, ml_bits = ll_table[3], of_table[3], ml_table[3]
+        ll_bits, of_bits, ml_bits = ll_table.accuracy, of_table.accuracy, ml_table.accuracy
         top -= ll_bits + of_bits + ml_bits
         if top < 0:
             raise broken()
@@ -226,9 +226,8 @@ class Frame:
         ml = value & (1 << ml_bits) - 1
         of = value >> ml_bits & (1 << of_bits) - 1
         ll = value >> ml_bits + of_bits & (1 << ll_bits) - 1
-        kinds = (ll_table, LITERAL_CODES, 18), (of_table, OFFSET_CODES, 9), (ml_table, MATCH_CODES, 0)
-        ll_rows, of_rows, ml_rows = (rows(table, codes) for table, codes, _ in kinds)
-        # The loop only follows the states. If it reads bits before the first one, the sum below is not zero.
+        ll_rows, of_rows, ml_rows = ll_table.rows, of_table.rows, ml_table.rows
+        # The loop only follows the states. If it reads before the first bit, the total below exceeds `top`.
         states = []
         for _ in range(count - 1):
             states.append(ll << 18 | of << 9 | ml)
@@ -244,30 +243,34 @@ class Frame:
         states.append(ll << 18 | of << 9 | ml)
         states = np.array(states)
         total, fields = 0, []
-        for (symbols, widths, _, _), (bases, extra), shift in kinds:
+        for table, shift in (ll_table, 18), (of_table, 9), (ml_table, 0):
             state = states >> shift & 511
-            code, width = np.array(symbols)[state], np.array(widths)[state]
+            extra, width = table.extra[state], table.widths[state]
             width[-1] = 0  # no state follows the last one
-            total = total + extra[code] + width
-            fields.append((bases[code], extra[code]))
+            total = total + extra + width
+            fields.append((table.values[state], extra))
         ends = np.cumsum(total)
         if ends[-1] != top:
             raise broken()
         found, places = [], top - ends + total
-        for base, extra in fields[1], fields[2], fields[0]:
+        for least, extra in fields[1], fields[2], fields[0]:
             places = places - extra
             value = words[places >> 3] >> (places & 7).astype(np.uint64)
-            found.append(base + (value.astype(np.int64) & (1 << extra) - 1))
+            found.append(least + (value.astype(np.int64) & (1 << extra) - 1))
         return found
 
 
-def rows(table, codes):
-    """Returns for each state: base, mask and width of the next state, and all bits that are read before it."""
-    symbols, widths, bases, _ = table
-    extra = codes[1].tolist()
-    return [
-        (base, (1 << width) - 1, width, width + extra[symbol]) for symbol, width, base in zip(symbols, widths, bases)
-    ]
+class Table:
+    """A decoding table for sequences. By state: the least value, its extra bits, and the bits of the next state.
+
+    `rows` contains what a loop needs by state: base, mask and width of the next state, and all bits that are read.
+    """
+
+    def __init__(self, codes, symbols, widths, bases, accuracy):
+        self.values, self.extra = codes[:, symbols]
+        self.widths, self.accuracy = np.array(widths), accuracy
+        totals = (self.extra + self.widths).tolist()
+        self.rows = [(base, (1 << width) - 1, width, total) for base, width, total in zip(bases, widths, totals)]
 
 
 def fse_table(distribution, accuracy):
@@ -380,3 +383,11 @@ def unpack(huffman, data, size):
     if len(places) != size or end != last:
         raise broken()
     return symbols[codes[places]].tobytes()
+
+
+# For lengths of literals, offsets, and lengths of matches: codes, default table, highest code, highest accuracy.
+KINDS = (
+    (LITERAL_CODES, Table(LITERAL_CODES, *fse_table(_LITERALS, 6)), 35, 9),
+    (OFFSET_CODES, Table(OFFSET_CODES, *fse_table(_OFFSETS, 5)), 31, 8),
+    (MATCH_CODES, Table(MATCH_CODES, *fse_table(_MATCHES, 6)), 52, 9),
+)
