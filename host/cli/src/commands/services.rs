@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::{daemon, fleet, mcp, run_component, serve, serve_worker, tools, weave};
-use crate::{args::GlobalArgs, typecheck};
+use crate::{
+    args::GlobalArgs,
+    typecheck::{self, CheckerMode},
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServiceCommand {
@@ -31,6 +34,9 @@ pub(crate) enum ServiceCommand {
         /// Check scripts that arrive on standard input in the Language Server Protocol
         #[arg(long)]
         serve: bool,
+        /// Print several lines for each diagnostic
+        #[arg(long, conflicts_with = "serve")]
+        full: bool,
         /// Absolute path of the type checker
         program: PathBuf,
         /// Absolute path of the directory
@@ -68,8 +74,13 @@ pub(crate) fn run(global: &GlobalArgs, command: &ServiceCommand) -> anyhow::Resu
         ServiceCommand::CompileComponent => Ok(glovebox_component_runner::compile_stdin()),
         ServiceCommand::ParseComponent => Ok(run_component::parse_stdin()),
         ServiceCommand::ServeWorker => serve_worker::run(global),
-        ServiceCommand::CheckTypes { serve, program, directory } => {
-            typecheck::execute_confined(program, directory, *serve)
+        ServiceCommand::CheckTypes { serve, full, program, directory } => {
+            let mode = match (*serve, *full) {
+                (true, _) => CheckerMode::Serve,
+                (false, true) => CheckerMode::Full,
+                (false, false) => CheckerMode::Concise,
+            };
+            typecheck::execute_confined(program, directory, mode)
         }
     }
 }

@@ -80,19 +80,40 @@ const DEFAULT_VERSION: &str = "3.15";
 /// The rule about undefined names.
 const UNKNOWN_NAMES: &str = "unresolved-reference";
 
+/// The rule about modules that the checker does not find.
+const MISSING_MODULES: &str = "import-not-found";
+
 /// Returns the checker's configuration for an interpreter of this version, such as `3.15.0`. If unknown names are
 /// allowed, the checker gives them the type `Unknown`, because they can be variables of a session.
 pub(super) fn configuration(version: Option<&str>, allows_unknown_names: bool) -> String {
-    let version = version.and_then(minor_version).unwrap_or_else(|| DEFAULT_VERSION.to_owned());
-    let mut text = format!(
-        "[environment]\npython-version = \"{version}\"\npython-platform = \"wasi\"\n\n\
-         [src]\nrespect-ignore-files = false\n\n\
-         [rules]\nall = \"ignore\"\n"
-    );
+    let mut text = settings(version);
+    text.push_str("all = \"ignore\"\n");
     for rule in rules().filter(|rule| !(allows_unknown_names && *rule == UNKNOWN_NAMES)) {
         let _ = writeln!(text, "{rule} = \"error\"");
     }
     text
+}
+
+/// Returns a configuration with the checker's own rules, in addition to those that [`configuration`] enables. They also
+/// report annotations that a script contradicts. Modules that the checker does not find are accepted, because they can
+/// be packages of the sandbox or modules of the host.
+pub(super) fn strict_configuration(version: Option<&str>) -> String {
+    let mut text = settings(version);
+    let _ = writeln!(text, "{MISSING_MODULES} = \"ignore\"");
+    for rule in rules() {
+        let _ = writeln!(text, "{rule} = \"error\"");
+    }
+    text
+}
+
+/// Returns the settings of a configuration, up to the heading of its rules.
+fn settings(version: Option<&str>) -> String {
+    let version = version.and_then(minor_version).unwrap_or_else(|| DEFAULT_VERSION.to_owned());
+    format!(
+        "[environment]\npython-version = \"{version}\"\npython-platform = \"wasi\"\n\n\
+         [src]\nrespect-ignore-files = false\n\n\
+         [rules]\n"
+    )
 }
 
 /// Returns the first two numbers of a version of Python 3.
@@ -143,5 +164,14 @@ mod tests {
             // The length includes the entry `all`.
             assert_eq!(rules.len(), super::rules().count() + usize::from(!is_allowed));
         }
+    }
+
+    #[test]
+    fn strict_configuration_keeps_the_checkers_own_rules() {
+        let table: toml::Table = toml::from_str(&strict_configuration(Some("3.12.0"))).unwrap();
+        assert_eq!(table["environment"]["python-version"].as_str(), Some("3.12"));
+        let rules = table["rules"].as_table().unwrap();
+        assert_eq!((rules.get("all"), rules[MISSING_MODULES].as_str()), (None, Some("ignore")));
+        assert_eq!(rules.len(), super::rules().count() + 1);
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{SCRIPT, checker::rules};
 
 /// Maximum number of diagnostics of one script. Later errors are usually consequences of the first error.
-const MAX_DIAGNOSTICS: usize = 100;
+pub(super) const MAX_DIAGNOSTICS: usize = 100;
 
 /// The code of a diagnostic that reports a fault of the checker.
 const FAULT: &str = "panic";
@@ -44,12 +44,29 @@ pub(super) fn from_server(answer: &Value, tools: &[String]) -> Option<Vec<Diagno
 }
 
 fn diagnostic(line: &str, tools: &[String]) -> Option<Diagnostic> {
-    let (_, rest) = line.split_once(SCRIPT)?;
-    let (place, rest) = rest.strip_prefix(':')?.split_once(": error[")?;
-    let (line, column) = place.split_once(':')?;
-    let (line, column) = (line.parse().ok()?, column.parse().ok()?);
-    let (rule, message) = rest.split_once("] ")?;
+    let ReportedError { line, column, rule, message } = ReportedError::read(line)?;
     finding(line, column, rule, message, tools)
+}
+
+/// An error in the script, as the checker reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReportedError<'a> {
+    pub(super) line: u32,
+    pub(super) column: u32,
+    pub(super) rule: &'a str,
+    pub(super) message: &'a str,
+}
+
+impl<'a> ReportedError<'a> {
+    /// Reads a line of the output. Returns `None` for other lines, and for warnings.
+    pub(super) fn read(line: &'a str) -> Option<Self> {
+        let (_, rest) = line.split_once(SCRIPT)?;
+        let (place, rest) = rest.strip_prefix(':')?.split_once(": error[")?;
+        let (line, column) = place.split_once(':')?;
+        let (line, column) = (line.parse().ok()?, column.parse().ok()?);
+        let (rule, message) = rest.split_once("] ")?;
+        Some(Self { line, column, rule, message })
+    }
 }
 
 /// Returns a diagnostic for the violation of a rule, if the rule is enabled and the code cannot be valid.

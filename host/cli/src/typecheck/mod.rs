@@ -11,15 +11,18 @@
 //! | `declarations` | the globals of scripts |
 //! | `variables` | the global variables of a session |
 //! | `findings` | reading the program's output |
+//! | `snippets` | snippets that run one after the other in a session |
 //! | `warm` | processes that check many scripts |
 
 mod checker;
 mod declarations;
 mod findings;
+mod snippets;
 mod variables;
 mod warm;
 
 use std::{
+    env,
     error::Error,
     fs, io,
     os::unix::process::CommandExt as _,
@@ -34,6 +37,7 @@ use clap::Args;
 use glovebox::{CancelToken, Diagnostic};
 use glovebox_server::{CheckTypes, ConfinedAccess, TypedScript, confine_program};
 
+pub(crate) use self::snippets::{SnippetError, TypedSnippet};
 use self::warm::{ServerKey, WarmCheckError, WarmPool};
 use crate::{
     engine::Host,
@@ -47,6 +51,20 @@ const SUBCOMMAND: &str = "check-types";
 
 /// The flag of the subcommand for a process that checks many scripts.
 const SERVE_FLAG: &str = "--serve";
+
+/// The flag of the subcommand for output with quoted lines.
+const FULL_FLAG: &str = "--full";
+
+/// The task and the output of a checker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CheckerMode {
+    /// A single check, with one line per diagnostic.
+    Concise,
+    /// A single check, with several lines per diagnostic.
+    Full,
+    /// Checks of scripts that arrive in the Language Server Protocol.
+    Serve,
+}
 
 /// The names of the files in the temporary directory. The script is the `__main__` module, so that no import can find
 /// it under another name.
@@ -143,9 +161,18 @@ impl TypeChecker {
         }
         let dir = write(&configuration, &declarations, script.source)
             .context("cannot write the files for the type checker")?;
+        Ok(findings::parse(&self.run(dir.path(), CheckerMode::Concise, cancel)?, &tools))
+    }
+
+    /// Checks the files in a directory with a new process. Returns the checker's output.
+    fn run(&self, dir: &Path, mode: CheckerMode, cancel: &CancelToken) -> anyhow::Result<String> {
         let mut command = Command::new(own_program());
         // The checker reads environment variables, which could change its configuration.
-        command.env_clear().arg(SUBCOMMAND).arg(&self.program).arg(absolute(dir.path())?);
+        command.env_clear().arg(SUBCOMMAND);
+        if mode == CheckerMode::Full {
+            command.arg(FULL_FLAG);
+        }
+        command.arg(&self.program).arg(absolute(dir)?);
         let (end, output) = run_bounded(&mut command, checker::NAME, TIMEOUT, MAX_OUTPUT_BYTES, cancel)
             .context("cannot run the type checker")?;
         match end {
@@ -159,7 +186,7 @@ impl TypeChecker {
             ProgramEnd::TimedOut => return Err(timed_out().into()),
             ProgramEnd::Cancelled => anyhow::bail!("interrupted"),
         }
-        Ok(findings::parse(&String::from_utf8_lossy(&output), &tools))
+        Ok(String::from_utf8_lossy(&output).into_owned())
     }
 }
 
@@ -190,9 +217,11 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
     std::path::absolute(path)
 }
 
-/// Confines this process and executes the checker on a directory that [`TypeChecker`] has written. The checker performs
-/// one check or, with `serves`, many. Both paths must be absolute. Returns only if this fails.
-pub(crate) fn execute_confined(program: &Path, dir: &Path, serves: bool) -> anyhow::Result<i32> {
+/// Confines this process and executes the checker on a directory that [`TypeChecker`] has written. Both paths must be
+/// absolute. Returns only if this fails.
+pub(crate) fn execute_confined(program: &Path, dir: &Path, mode: CheckerMode) -> anyhow::Result<i32> {
+    // The output then names files in the directory without their path. A confined process cannot change its directory.
+    env::set_current_dir(dir).context("cannot open the directory of the type checker")?;
     let access = ConfinedAccess {
         read: vec![dir.to_owned()],
         write: Vec::new(),
@@ -201,17 +230,22 @@ pub(crate) fn execute_confined(program: &Path, dir: &Path, serves: bool) -> anyh
     };
     confine_program(&access, program).context("cannot limit the type checker")?;
     let mut command = Command::new(program);
-    if serves {
-        command.arg("server");
-    } else {
+    let format = match mode {
+        CheckerMode::Concise => Some("concise"),
+        CheckerMode::Full => Some("full"),
+        CheckerMode::Serve => None,
+    };
+    if let Some(format) = format {
         command
             .arg("check")
             .arg("--project")
             .arg(dir)
             .arg("--config-file")
             .arg(dir.join(CONFIGURATION))
-            .args(["--output-format", "concise", "--no-progress"])
+            .args(["--output-format", format, "--no-progress"])
             .arg(dir.join(SCRIPT));
+    } else {
+        command.arg("server");
     }
     // A script is too short to benefit from more threads, and each thread costs memory.
     let error = command.env_clear().env("TY_MAX_PARALLELISM", "1").exec();

@@ -109,7 +109,7 @@ fn function(name: &str, signature: &FunctionSignature) -> String {
 }
 
 /// Returns the names in `global` statements. The result can include words that follow a statement.
-fn names_in_global_statements(source: &str) -> BTreeSet<&str> {
+pub(super) fn names_in_global_statements(source: &str) -> BTreeSet<&str> {
     let statements = source.split(['\n', ';', ':']).filter_map(|part| part.trim_start().strip_prefix("global"));
     let lists = statements.filter(|names| names.starts_with([' ', '\t', '\\']));
     lists.flat_map(|names| names.split(|c: char| !c.is_alphanumeric() && c != '_')).collect()

@@ -1,18 +1,23 @@
 //! Tests `glovebox monty-worker`: frames over the standard streams. `bindings/python/integrations` tests the command
 //! with Monty's client.
 
+mod types;
+
 use std::{io::Write, process::Stdio};
 
 use super::prepared;
 
 const CONFIGURE: u8 = 1;
 const FEED: u8 = 3;
+const DUMP: u8 = 7;
 const LOAD: u8 = 8;
 const SHUTDOWN: u8 = 10;
 
 const PRINT: u8 = 1;
 const COMPLETE: u8 = 6;
 const ERROR: u8 = 7;
+const TYPING_ERROR: u8 = 8;
+const DUMP_RESULT: u8 = 9;
 const OK: u8 = 10;
 const FATAL_ERROR: u8 = 11;
 

@@ -3,8 +3,15 @@
 //! tool.
 
 mod config;
+mod dump;
 mod frame;
+mod kinds;
 mod print;
+#[cfg(feature = "full")]
+mod types;
+#[cfg(not(feature = "full"))]
+#[path = "types_placeholder.rs"]
+mod types;
 
 use std::{
     io::stdin,
@@ -25,7 +32,9 @@ use serde_json::json;
 use self::{
     config::{DEFAULT_FEED, SessionConfig},
     frame::{FieldValue, Message, each_field},
+    kinds::{event, request},
     print::Printer,
+    types::SnippetChecks,
 };
 use crate::{
     args::{GlobalArgs, RuntimeArgs},
@@ -59,30 +68,6 @@ const TURN_TOOL: &str = "monty_turn";
 /// Maximum time for an execution to end after its last event.
 const END: Duration = Duration::from_secs(10);
 
-/// Field numbers of the request kinds in the protocol.
-mod request {
-    pub(super) const CONFIGURE: u64 = 1;
-    pub(super) const FEED: u64 = 3;
-    pub(super) const RESUME_CALL: u64 = 4;
-    pub(super) const RESUME_FUTURES: u64 = 6;
-    pub(super) const DUMP: u64 = 7;
-    pub(super) const LOAD: u64 = 8;
-    pub(super) const RESET: u64 = 9;
-    pub(super) const SHUTDOWN: u64 = 10;
-    pub(super) const ABORT_FEED: u64 = 11;
-}
-
-/// Field numbers of the event kinds in the protocol.
-mod event {
-    pub(super) const PRINT: u64 = 1;
-    pub(super) const FUNCTION_CALL: u64 = 2;
-    pub(super) const COMPLETE: u64 = 6;
-    pub(super) const ERROR: u64 = 7;
-    pub(super) const DUMP_RESULT: u64 = 9;
-    pub(super) const OK: u64 = 10;
-    pub(super) const FATAL_ERROR: u64 = 11;
-}
-
 /// The arguments of a call to `monty_turn`: an event, or kind 0 to fetch the snippet.
 #[derive(Deserialize)]
 struct Turn {
@@ -102,6 +87,8 @@ struct Worker<'a> {
     config: Option<SessionConfig>,
     sandbox: Option<Sandbox>,
     session: Option<Session>,
+    /// The type checks of snippets, if the client has requested them.
+    types: Option<SnippetChecks>,
     /// `true` if the session has run a snippet or was loaded.
     has_begun: bool,
     feed: Option<WaitingFeed>,
@@ -140,6 +127,7 @@ impl<'a> Worker<'a> {
             config: None,
             sandbox: None,
             session: None,
+            types: None,
             has_begun: false,
             feed: None,
             printer: Printer::default(),
@@ -160,13 +148,16 @@ impl<'a> Worker<'a> {
             request::CONFIGURE => {
                 ensure!(self.config.is_none(), "the session is already configured");
                 let config = SessionConfig::read(body)?;
-                if config.checks_types {
-                    self.fail("RuntimeError", "type checking is unsupported; use `type_check=False`")?;
-                } else {
-                    self.configure(config)?;
-                    // Open the session now, so that opening it does not count towards the first snippet's time limit.
-                    self.session = Some(self.open()?);
-                    self.send(event::OK, &[])?;
+                match SnippetChecks::of(self.host, &config) {
+                    Err(error) => self.fail("RuntimeError", &format!("{error:#}"))?,
+                    Ok(types) => {
+                        self.configure(config)?;
+                        self.types = types;
+                        // Open the session now, so that opening it does not count towards the first snippet's time
+                        // limit.
+                        self.session = Some(self.open()?);
+                        self.send(event::OK, &[])?;
+                    }
                 }
             }
             request::FEED => self.feed(body)?,
@@ -231,6 +222,17 @@ impl<'a> Worker<'a> {
 
     fn feed(&mut self, body: &[u8]) -> anyhow::Result<()> {
         ensure!(self.feed.is_none(), "another snippet is waiting for an answer");
+        if let Some(types) = &mut self.types {
+            self.has_begun = true;
+            let version = self.sandbox.as_ref().and_then(Sandbox::version);
+            match types.check(body, version) {
+                Ok(None) => {}
+                Ok(Some(errors)) => {
+                    return self.send(event::TYPING_ERROR, &Message::default().bytes(1, errors.as_bytes()).finish());
+                }
+                Err(error) => return self.fail("RuntimeError", &format!("{error:#}")),
+            }
+        }
         // Open a new session if a script has ended the current session.
         let session = match self.session.clone().filter(|session| session.ended().is_none()) {
             Some(session) => session,
@@ -291,6 +293,9 @@ impl<'a> Worker<'a> {
                                 return self
                                     .fail("RuntimeError", "the snippet did not end normally; its changes are lost");
                             }
+                            if let (event::COMPLETE, Some(types)) = (kind, &mut self.types) {
+                                types.commit();
+                            }
                             return self.send(kind, &body);
                         }
                         Some((kind, body)) if refused.is_empty() => {
@@ -312,14 +317,18 @@ impl<'a> Worker<'a> {
         self.total_time = self.total_time.saturating_add(elapsed);
     }
 
-    /// Sends the session's state. It consists of a byte that is 1 if a snippet waits, the size of the configuration,
-    /// the configuration, and the session or the suspended execution. Suspending ends the execution, so the execution
-    /// is then resumed.
+    /// Sends the session's state. It consists of a byte with flags, the configuration, the state of the type checks if
+    /// there is one, and the session or the suspended execution. Suspending ends the execution, so the execution is
+    /// then resumed.
     fn dump(&mut self) -> anyhow::Result<()> {
         let Some(config) = self.config.clone() else { bail!("the session is not configured; send `configure` first") };
-        let mut state = vec![u8::from(self.feed.is_some())];
-        state.extend_from_slice(&u32::try_from(config.message.len())?.to_le_bytes());
-        state.extend_from_slice(&config.message);
+        let waits = self.feed.is_some();
+        let types = self.types.as_ref().map(|types| types.dump(waits));
+        let mut state = vec![u8::from(waits) * dump::WAITS + u8::from(types.is_some()) * dump::TYPES];
+        dump::write_part(&mut state, &config.message)?;
+        if let Some(types) = &types {
+            dump::write_part(&mut state, types)?;
+        }
         if let Some(feed) = &self.feed {
             let suspended = match feed.started.suspend() {
                 Ok(suspended) => suspended,
@@ -351,26 +360,29 @@ impl<'a> Worker<'a> {
     /// Restores a state that [`dump`](Self::dump) has sent, within the client's limits. The state may be forged. If a
     /// snippet waits, returns the event that the client must answer.
     fn restore(&mut self, state: &[u8]) -> anyhow::Result<Option<(u64, Vec<u8>)>> {
-        let parts = state.split_first().and_then(|(&waits, rest)| {
-            let (size, rest) = rest.split_first_chunk::<4>()?;
-            let (config, rest) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*size)).ok()?)?;
-            Some((waits, config, rest))
-        });
-        let (waits, config, bytes) = parts.context("the bytes are not a dump of this worker")?;
-        let config = SessionConfig::read(config)?;
+        let invalid = "the bytes are not a dump of this worker";
+        let (&flags, mut bytes) = state.split_first().context(invalid)?;
+        let config = SessionConfig::read(dump::read_part(&mut bytes).context(invalid)?)?;
+        let mut types = SnippetChecks::of(self.host, &config)?;
+        if flags & dump::TYPES != 0 {
+            let dumped = dump::read_part(&mut bytes).context(invalid)?;
+            if let Some(types) = &mut types {
+                types.load(dumped)?;
+            }
+        }
         let config = match &self.config {
             Some(client) => config.within(client),
             None => config,
         };
         self.configure(config)?;
-        let event = if waits == 0 {
+        let event = if flags & dump::WAITS == 0 {
             let sandbox = self.sandbox.as_ref().context("the session is not configured; send `configure` first")?;
             self.session = Some(sandbox.resume(bytes, ResumeOptions::default())?);
             None
         } else {
             Some(self.resume(&Suspended::from_bytes(bytes, None)?)?)
         };
-        self.has_begun = true;
+        (self.types, self.has_begun) = (types, true);
         Ok(event)
     }
 

@@ -1,0 +1,238 @@
+//! Type checks of snippets before they run (`type_check=True`).
+//!
+//! Like Monty, the worker checks each snippet against the client's stubs and the earlier snippets that were checked and
+//! have succeeded.
+
+use anyhow::{Context as _, bail, ensure};
+use glovebox::CancelToken;
+use serde_json::{Value, json};
+
+use super::{
+    config::SessionConfig,
+    frame::{FieldValue, Message, each_field},
+};
+use crate::{
+    engine::Host,
+    typecheck::{SnippetError, TypeChecker, TypedSnippet},
+};
+
+/// Maximum size of the texts that a check reads, in bytes: the client's stubs, the earlier snippets and the snippet.
+const MAX_CHECKED_BYTES: usize = 1 << 20;
+/// Maximum length of the client's script name in bytes. The name occurs in the text about each error.
+const MAX_NAME_BYTES: usize = 200;
+/// The script name for clients whose own name cannot be shown.
+const DEFAULT_NAME: &str = "main.py";
+
+/// The text that the client receives about type errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ErrorFormat {
+    Full,
+    Concise,
+    Json,
+    JsonLines,
+    Pylint,
+}
+
+impl ErrorFormat {
+    /// Returns the format with this number in the protocol, which defines `full` as the format of unknown numbers.
+    fn of(number: u64) -> anyhow::Result<Self> {
+        let unsupported = match number {
+            2 => return Ok(Self::Concise),
+            4 => return Ok(Self::Json),
+            5 => return Ok(Self::JsonLines),
+            7 => return Ok(Self::Pylint),
+            3 => "azure",
+            6 => "rdjson",
+            8 => "gitlab",
+            9 => "github",
+            _ => return Ok(Self::Full),
+        };
+        bail!("unsupported type check format `{unsupported}`; use `full`, `concise`, `json`, `jsonlines` or `pylint`")
+    }
+}
+
+/// The type checks of a session.
+#[derive(Debug)]
+pub(super) struct SnippetChecks {
+    checker: TypeChecker,
+    script_name: String,
+    stubs: String,
+    format: ErrorFormat,
+    /// The source of the earlier snippets.
+    earlier: String,
+    /// The source of the checked snippet that is running.
+    pending: Option<String>,
+}
+
+impl SnippetChecks {
+    /// Returns the type checks of a session, or `None` if its configuration requests none. Downloads the type checker
+    /// if it is missing.
+    pub(super) fn of(host: &Host, config: &SessionConfig) -> anyhow::Result<Option<Self>> {
+        if !config.checks_types {
+            return Ok(None);
+        }
+        let mut stubs: &[u8] = &[];
+        let mut format = 0;
+        each_field(&config.message, |field, value| match (field, value) {
+            (4, FieldValue::Bytes(text)) => stubs = text,
+            (7, FieldValue::Number(number)) => format = number,
+            _ => {}
+        })?;
+        let format = ErrorFormat::of(format)?;
+        let checker = TypeChecker::open(host).context(
+            "type checks are unavailable; run `glovebox validate --types -e 1` once with access to the package index, \
+             or use `type_check=False`",
+        )?;
+        Ok(Some(Self {
+            checker,
+            script_name: shown_name(&config.script_name),
+            stubs: text(stubs)?,
+            format,
+            earlier: String::new(),
+            pending: None,
+        }))
+    }
+
+    /// Checks the snippet of a request. Returns a text about its type errors, or `None` if it has none, or if the
+    /// client has requested no check of this snippet.
+    pub(super) fn check(&mut self, feed: &[u8], version: Option<&str>) -> anyhow::Result<Option<String>> {
+        self.pending = None;
+        let mut source: &[u8] = &[];
+        let mut is_skipped = false;
+        each_field(feed, |field, value| match (field, value) {
+            (1, FieldValue::Bytes(code)) => source = code,
+            (4, FieldValue::Number(skip)) => is_skipped = skip != 0,
+            _ => {}
+        })?;
+        // The worker's code in the guest reports source text that is not UTF-8.
+        let Some(source) = std::str::from_utf8(source).ok().filter(|_| !is_skipped) else { return Ok(None) };
+        let size = [self.stubs.as_str(), self.earlier.as_str(), source].map(str::len).iter().sum::<usize>();
+        ensure!(
+            size <= MAX_CHECKED_BYTES,
+            "cannot check the snippet's types: the stubs and the session's snippets exceed {MAX_CHECKED_BYTES} bytes; \
+             use `skip_type_check=True`"
+        );
+        let snippet =
+            TypedSnippet { name: &self.script_name, source, version, stubs: &self.stubs, earlier: &self.earlier };
+        let failed = "cannot check the snippet's types; use `skip_type_check=True`";
+        // The client can kill the worker, so a check needs no token that cancels it.
+        let cancel = CancelToken::new();
+        let errors = self.checker.find_snippet_errors(&snippet, &cancel).context(failed)?;
+        if errors.is_empty() {
+            self.pending = Some(source.to_owned());
+            return Ok(None);
+        }
+        Ok(Some(match self.format {
+            ErrorFormat::Full => self.checker.describe_snippet_errors(&snippet, &cancel).context(failed)?,
+            format => described(&errors, &self.script_name, format),
+        }))
+    }
+
+    /// Adds the snippet that has succeeded to those that later snippets are checked against.
+    pub(super) fn commit(&mut self) {
+        if let Some(snippet) = self.pending.take() {
+            self.earlier.push_str(&snippet);
+            self.earlier.push('\n');
+        }
+    }
+
+    /// Returns the state for a dump.
+    pub(super) fn dump(&self, waits: bool) -> Vec<u8> {
+        let state = Message::default().bytes(1, self.earlier.as_bytes());
+        let state = match self.pending.as_ref().filter(|_| waits) {
+            Some(pending) => state.bytes(2, pending.as_bytes()),
+            None => state,
+        };
+        state.finish()
+    }
+
+    /// Restores the state of a dump, which may be forged.
+    pub(super) fn load(&mut self, state: &[u8]) -> anyhow::Result<()> {
+        let mut earlier: &[u8] = &[];
+        let mut pending: Option<&[u8]> = None;
+        each_field(state, |field, value| match (field, value) {
+            (1, FieldValue::Bytes(snippets)) => earlier = snippets,
+            (2, FieldValue::Bytes(snippet)) => pending = Some(snippet),
+            _ => {}
+        })?;
+        self.earlier = text(earlier)?;
+        self.pending = pending.map(text).transpose()?;
+        Ok(())
+    }
+}
+
+/// Returns a text about errors in a format that does not quote lines.
+fn described(errors: &[SnippetError], name: &str, format: ErrorFormat) -> String {
+    match format {
+        ErrorFormat::Json => Value::Array(errors.iter().map(|error| object(error, name)).collect()).to_string(),
+        ErrorFormat::JsonLines => errors.iter().map(|error| format!("{}\n", object(error, name))).collect(),
+        ErrorFormat::Pylint => errors
+            .iter()
+            .map(|SnippetError { line, rule, message, .. }| format!("{name}:{line}: [{rule}] {message}\n"))
+            .collect(),
+        ErrorFormat::Full | ErrorFormat::Concise => errors
+            .iter()
+            .map(|SnippetError { line, column, rule, message }| {
+                format!("{name}:{line}:{column}: error[{rule}] {message}\n")
+            })
+            .collect(),
+    }
+}
+
+/// Describes an error with the names that the checker uses in its own JSON.
+fn object(error: &SnippetError, name: &str) -> Value {
+    let SnippetError { line, column, rule, message } = error;
+    json!({
+        "name": rule, "code": rule, "severity": "error", "message": message, "filename": name,
+        "location": { "row": line, "column": column },
+    })
+}
+
+/// Returns a name as text. Returns a default for a name that is long, empty or not printable.
+fn shown_name(name: &[u8]) -> String {
+    let name = std::str::from_utf8(name).unwrap_or_default();
+    let is_shown = (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.contains(char::is_control);
+    let shown = if is_shown { name } else { DEFAULT_NAME };
+    shown.to_owned()
+}
+
+fn text(bytes: &[u8]) -> anyhow::Result<String> {
+    Ok(std::str::from_utf8(bytes).context("a text about types is not UTF-8")?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_described_in_the_formats_of_the_protocol() {
+        let error = SnippetError { line: 2, column: 5, rule: "rule".to_owned(), message: "`a` \"b\"".to_owned() };
+        let json = r#"{"code":"rule","filename":"a.py","location":{"column":5,"row":2},"message":"`a` \"b\"","#;
+        let json: Value = serde_json::from_str(&format!(r#"{json}"name":"rule","severity":"error"}}"#)).unwrap();
+        let describe = |number| described(&[error.clone()], "a.py", ErrorFormat::of(number).unwrap());
+        assert_eq!(describe(2), "a.py:2:5: error[rule] `a` \"b\"\n");
+        assert_eq!(describe(7), "a.py:2: [rule] `a` \"b\"\n");
+        assert_eq!(serde_json::from_str::<Value>(&describe(4)).unwrap(), json!([json]));
+        assert_eq!(serde_json::from_str::<Value>(describe(5).trim_end()).unwrap(), json);
+        for number in [0, 1, 10, u64::MAX] {
+            assert_eq!(ErrorFormat::of(number).unwrap(), ErrorFormat::Full, "{number}");
+        }
+        for number in [3, 6, 8, 9] {
+            assert!(ErrorFormat::of(number).unwrap_err().to_string().contains("unsupported type check format"));
+        }
+    }
+
+    #[test]
+    fn script_names_are_shown_if_they_are_short_and_printable() {
+        let long = [b'x'; MAX_NAME_BYTES + 1];
+        for (name, shown) in [
+            (&b"agent.py"[..], "agent.py"),
+            (b"", "main.py"),
+            (b"a\nb", "main.py"),
+            (b"\xff", "main.py"),
+            (&long, "main.py"),
+        ] {
+            assert_eq!(shown_name(name), shown, "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Checks of snippets that run one after the other in a session, such as those of Monty's client.
+//!
+//! The result is the checker's own text, and annotations that a snippet contradicts are errors too. Names come from the
+//! client's declarations and from the source of earlier snippets. The checker finds both as modules. The declarations
+//! of the globals import all their names, so that lines of the checked snippet keep their numbers.
+
+use std::{collections::BTreeSet, fmt::Write as _, fs};
+
+use anyhow::Context as _;
+use glovebox::CancelToken;
+
+use super::{
+    CheckerMode, SCRIPT, TypeChecker, checker,
+    findings::{MAX_DIAGNOSTICS, ReportedError},
+    variables::names_in_global_statements,
+    write,
+};
+
+/// The modules with the client's declarations and with the earlier snippets. The second is not a stub file, so that it
+/// also exports its imports.
+const STUBS: &str = "repl_type_stubs";
+const EARLIER: &str = "repl_snippets";
+
+/// The rule that the checker names for syntax errors.
+const SYNTAX: &str = "invalid-syntax";
+
+/// The part of a message about syntax that only functions accept. At the top level of a snippet, `await` is valid.
+const OUTSIDE_OF_A_FUNCTION: &str = "outside of a";
+
+/// A snippet and the texts that it is checked against.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TypedSnippet<'a> {
+    /// The file name in messages.
+    pub(crate) name: &'a str,
+    pub(crate) source: &'a str,
+    /// The version of the interpreter, such as `3.15.0`, if known.
+    pub(crate) version: Option<&'a str>,
+    /// Declarations of names that the client provides, in the syntax of a stub file.
+    pub(crate) stubs: &'a str,
+    /// The source of all earlier snippets.
+    pub(crate) earlier: &'a str,
+}
+
+/// An error in a snippet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SnippetError {
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+    pub(crate) rule: String,
+    pub(crate) message: String,
+}
+
+impl TypeChecker {
+    /// Returns the type errors of a snippet. Returns none for a snippet with a syntax error, which the interpreter
+    /// reports.
+    pub(crate) fn find_snippet_errors(
+        &self,
+        snippet: &TypedSnippet<'_>,
+        cancel: &CancelToken,
+    ) -> anyhow::Result<Vec<SnippetError>> {
+        Ok(errors(&self.check_snippet(snippet, CheckerMode::Concise, cancel)?))
+    }
+
+    /// Returns the checker's complete text about the errors of a snippet, with quoted lines.
+    pub(crate) fn describe_snippet_errors(
+        &self,
+        snippet: &TypedSnippet<'_>,
+        cancel: &CancelToken,
+    ) -> anyhow::Result<String> {
+        Ok(descriptions(&self.check_snippet(snippet, CheckerMode::Full, cancel)?, snippet.name))
+    }
+
+    fn check_snippet(
+        &self,
+        snippet: &TypedSnippet<'_>,
+        mode: CheckerMode,
+        cancel: &CancelToken,
+    ) -> anyhow::Result<String> {
+        let configuration = checker::strict_configuration(snippet.version);
+        let failed = "cannot write the files for the type checker";
+        let dir = write(&configuration, &declarations(snippet), snippet.source).context(failed)?;
+        for (file, text) in [(format!("{STUBS}.pyi"), snippet.stubs), (format!("{EARLIER}.py"), snippet.earlier)] {
+            fs::write(dir.path().join(file), text).context(failed)?;
+        }
+        self.run(dir.path(), mode, cancel)
+    }
+}
+
+/// Returns the declarations of the snippet's globals. `import *` omits names with a leading underscore, and names that
+/// only functions assign, so these names are imported separately. Names that a module does not have are accepted.
+fn declarations(snippet: &TypedSnippet<'_>) -> String {
+    let mut text = format!("from {STUBS} import *\nfrom {EARLIER} import *\n");
+    for (module, source) in [(STUBS, snippet.stubs), (EARLIER, snippet.earlier)] {
+        let words = source.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let private = words.filter(|word| word.starts_with('_') && !word.starts_with("__") && word.is_ascii());
+        let global = names_in_global_statements(source).into_iter().filter(|name| is_name(name));
+        for name in private.chain(global).collect::<BTreeSet<_>>() {
+            let _ = writeln!(text, "from {module} import {name} as {name}");
+        }
+    }
+    text
+}
+
+fn is_name(word: &str) -> bool {
+    word.is_ascii() && word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+}
+
+/// Reads the errors in the checker's output.
+fn errors(output: &str) -> Vec<SnippetError> {
+    let reported: Vec<_> = output.lines().filter_map(ReportedError::read).collect();
+    let (syntax, others): (Vec<_>, Vec<_>) = reported.into_iter().partition(|error| error.rule == SYNTAX);
+    if syntax.iter().any(|error| !error.message.contains(OUTSIDE_OF_A_FUNCTION)) {
+        return Vec::new();
+    }
+    let owned = others.into_iter().take(MAX_DIAGNOSTICS).map(|error| SnippetError {
+        line: error.line,
+        column: error.column,
+        rule: error.rule.to_owned(),
+        message: error.message.to_owned(),
+    });
+    owned.collect()
+}
+
+/// Returns the parts of the checker's output that describe type errors, with `name` as the file name. Empty lines
+/// separate the parts.
+fn descriptions(output: &str, name: &str) -> String {
+    let syntax = format!("error[{SYNTAX}]");
+    let parts = output.split("\n\n").filter(|part| part.starts_with("error[") && !part.starts_with(&syntax));
+    let text: String = parts.take(MAX_DIAGNOSTICS).flat_map(|part| [part, "\n\n"]).collect();
+    text.replace(&format!("{SCRIPT}:"), &format!("{name}:"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_read() {
+        let output = "__main__.py:2:5: error[missing-attribute] Object of type `str` has no attribute `x`\n\
+                      __main__.py:3:1: error[invalid-syntax] `await` outside of an asynchronous function\n\
+                      __main__.py:4:1: warning[unused-awaitable] Object of type `C` is not awaited\n\
+                      Found 3 diagnostics\n";
+        let error = SnippetError {
+            line: 2,
+            column: 5,
+            rule: "missing-attribute".to_owned(),
+            message: "Object of type `str` has no attribute `x`".to_owned(),
+        };
+        assert_eq!(errors(output), [error]);
+        // The interpreter reports syntax errors.
+        let broken = format!("{output}__main__.py:5:1: error[invalid-syntax] Expected an expression\n");
+        assert!(errors(&broken).is_empty());
+        let many = output.repeat(MAX_DIAGNOSTICS + 1);
+        assert_eq!(errors(&many).len(), MAX_DIAGNOSTICS);
+    }
+
+    #[test]
+    fn descriptions_have_the_name_of_the_snippet() {
+        let output = "error[missing-attribute]: Object of type `str` has no attribute `x`\n \
+                      --> __main__.py:2:5\n  |\n2 | a.x\n  | ^^^\n\n\
+                      error[invalid-syntax]: `await` outside of an asynchronous function\n --> __main__.py:3:1\n\n\
+                      warning[other]: x\n --> __main__.py:4:1\n\nFound 3 diagnostics\n";
+        let expected = "error[missing-attribute]: Object of type `str` has no attribute `x`\n \
+                        --> agent.py:2:5\n  |\n2 | a.x\n  | ^^^\n\n";
+        assert_eq!(descriptions(output, "agent.py"), expected);
+        assert_eq!(descriptions("Found 1 diagnostic\n", "agent.py"), "");
+    }
+
+    #[test]
+    fn names_that_a_star_import_omits_are_imported() {
+        let earlier = "_seen = {}\ndef f():\n    global late, _seen\n    late = self.__dict__\n_é = _";
+        let snippet = TypedSnippet { name: "a.py", source: "", version: None, stubs: "_T: int", earlier };
+        let expected = "from repl_type_stubs import *\nfrom repl_snippets import *\n\
+                        from repl_type_stubs import _T as _T\nfrom repl_snippets import _ as _\n\
+                        from repl_snippets import _seen as _seen\nfrom repl_snippets import late as late\n";
+        assert_eq!(declarations(&snippet), expected);
+    }
+}

@@ -1,0 +1,93 @@
+//! Tests type checks of snippets. Those that need the type checker are ignored by default: `.ci/full` runs them.
+
+use super::{
+    COMPLETE, CONFIGURE, DUMP, DUMP_RESULT, ERROR, FEED, LOAD, OK, SHUTDOWN, TYPING_ERROR, VERSION_6, contains, events,
+    field, frame, kinds,
+};
+
+/// Field 3 of the configuration: check types.
+const CHECK_TYPES: &[u8] = &[24, 1];
+/// Field 4 of a snippet: do not check its types.
+const SKIP: &[u8] = &[32, 1];
+
+/// Returns a request for a session with stubs and with the text format of this number.
+fn configure(format: u8, stubs: &[u8]) -> Vec<u8> {
+    field(CONFIGURE, &[VERSION_6, CHECK_TYPES, &field(4, stubs), &[56, format]].concat())
+}
+
+fn feed(code: &str) -> Vec<u8> {
+    field(FEED, &field(1, code.as_bytes()))
+}
+
+fn answers(requests: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    events(&requests.iter().flat_map(|request| frame(request)).collect::<Vec<u8>>()).0
+}
+
+#[test]
+fn unsupported_formats_are_named() {
+    let answers = answers(&[configure(9, b""), field(CONFIGURE, VERSION_6), feed("1"), field(SHUTDOWN, &[])]);
+    assert_eq!(kinds(&answers), [ERROR, OK, COMPLETE, OK], "{answers:?}");
+    assert!(contains(&answers[0], b"`github`; use `full`"), "{answers:?}");
+}
+
+#[test]
+#[ignore = "downloads the type checker; `.ci/full` runs it"]
+fn snippets_with_type_errors_do_not_run() {
+    let concise = 2;
+    let checked = [
+        // A snippet, the kind of its answer, and a part of the answer.
+        ("x: int = 6", COMPLETE, ""),
+        ("_y = 1; import json", COMPLETE, ""),
+        ("x.real\nx += 1; x.upper()", TYPING_ERROR, "main.py:2:9: error["),
+        ("def f(a: int): return a\nf('a')", TYPING_ERROR, "Expected `int`"),
+        ("s: str = x", TYPING_ERROR, "not assignable to `str`"),
+        ("ask(1)", TYPING_ERROR, "Expected `str`"),
+        ("print(s)", TYPING_ERROR, "Name `s` used when not defined"),
+        ("class A:\n    def m(self, n: int): return n", COMPLETE, ""),
+        ("A().m('a')", TYPING_ERROR, "Expected `int`"),
+        ("lost = 1\n1 / 0", ERROR, "ZeroDivisionError"),
+        ("lost", TYPING_ERROR, "Name `lost` used when not defined"),
+        ("1 +", ERROR, "SyntaxError"),
+        // A module that the checker does not find can be a package of the sandbox or a module of the host.
+        ("def late():\n    import missing_module\n    return missing_module.name", COMPLETE, ""),
+        ("import asyncio\nawait asyncio.sleep(0)", COMPLETE, ""),
+        // The snippets above that were not run have not changed `x`.
+        ("json.dumps(x * 7 + _y - 1)", COMPLETE, "42"),
+    ];
+    let mut requests = vec![configure(concise, b"def ask(question: str) -> str: ...")];
+    requests.extend(checked.iter().map(|(code, ..)| feed(code)));
+    // A snippet that is not checked runs, and later snippets are not checked against it.
+    requests.push(field(FEED, &[&field(1, b"z = x.upper() if 0 else 5")[..], SKIP].concat()));
+    requests.extend([feed("z"), field(FEED, &[&field(1, b"z")[..], SKIP].concat()), field(SHUTDOWN, &[])]);
+    let answers = answers(&requests);
+    let mut expected = vec![OK];
+    expected.extend(checked.iter().map(|(_, kind, _)| kind));
+    expected.extend([COMPLETE, TYPING_ERROR, COMPLETE, OK]);
+    assert_eq!(kinds(&answers), expected, "{answers:?}");
+    for ((code, _, part), answer) in checked.iter().zip(&answers[1..]) {
+        assert!(part.is_empty() || contains(answer, part.as_bytes()), "{code}: {}", String::from_utf8_lossy(answer));
+    }
+}
+
+#[test]
+#[ignore = "downloads the type checker; `.ci/full` runs it"]
+fn types_of_snippets_are_part_of_a_dump() {
+    let full = 1;
+    let first = answers(&[configure(full, b""), feed("def double(a: int): return a * 2"), field(DUMP, &[])]);
+    assert_eq!(kinds(&first), [OK, COMPLETE, DUMP_RESULT], "{first:?}");
+    // The state is field 1 of the event. A dump is a few megabytes long.
+    let body = &first[2];
+    let number = |bytes: &[u8]| {
+        let end = bytes.iter().position(|byte| *byte < 128).unwrap() + 1;
+        let value = bytes[..end].iter().rev().fold(0, |value, byte| (value << 7) | usize::from(*byte & 127));
+        (value, end)
+    };
+    let (size, end) = number(&body[1..]);
+    let event = &body[1 + end..][..size];
+    let load = [&[(LOAD << 3) | 2][..], &body[1..=end], event].concat();
+    // The configuration of the dump replaces the configuration without checks.
+    let second = answers(&[field(CONFIGURE, VERSION_6), load, feed("double('a')"), feed("double(21)")]);
+    assert_eq!(kinds(&second), [OK, OK, TYPING_ERROR, COMPLETE], "{second:?}");
+    assert!(contains(&second[2], b" --> main.py:1:8\n"), "{}", String::from_utf8_lossy(&second[2]));
+    assert!(contains(&second[3], &[40, 84]), "{second:?}");
+}
