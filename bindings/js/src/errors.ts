@@ -115,3 +115,12 @@ export type FailureClass = keyof typeof CLASSES;
 export function errorOf(name: FailureClass, message: string, cause?: unknown): GloveboxError {
   return new CLASSES[name](message, cause === undefined ? undefined : { cause });
 }
+
+/** Creates the error for a type check of scripts in this language, which the backend does not support. */
+export function unsupportedTypes(language: 'python' | 'javascript', backend: string): GloveboxError {
+  const reason =
+    language === 'python'
+      ? `backend: "${backend}" checks no types; use backend: "daemon" with \`glovebox daemon --types\``
+      : 'type checks support only Python; for JavaScript, use `TypeChecker` of `glovebox-sandbox/typescript`';
+  return errorOf('UnsupportedError', `types: ${reason}`);
+}

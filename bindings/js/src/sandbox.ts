@@ -2,7 +2,7 @@ import { runWithHooks } from './hooks.ts';
 import type { Backend, BackendKind, BackendSession, Diagnostic, StartableBackend } from './backend.ts';
 import { Cancel } from './cancel.ts';
 import * as check from './check.ts';
-import { SessionError, UnsupportedError } from './errors.ts';
+import { SessionError, unsupportedTypes } from './errors.ts';
 import {
   type ExecuteOptions,
   type ResumeOptions,
@@ -79,9 +79,8 @@ export class Sandbox implements AsyncDisposable {
     const backend = this.#open;
     const input = inputOf(source, options);
     if (check.optional('types', 'boolean', types) !== true) return backend.validate(input);
-    if (backend.language !== 'python') throw new UnsupportedError('types: type checks support only Python; for JavaScript, use `TypeChecker` of `glovebox-sandbox/typescript`');
-    if (backend.checkTypes) return backend.checkTypes(input);
-    throw new UnsupportedError(`types: backend: "${this.backend}" checks no types; use backend: "daemon" with \`glovebox daemon --types\``);
+    if (backend.language !== 'python' || !backend.checkTypes) throw unsupportedTypes(backend.language, this.backend);
+    return backend.checkTypes(input);
   }
 
   /** Opens a session: an interpreter that persists between executions. */

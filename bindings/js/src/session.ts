@@ -114,14 +114,15 @@ export class Session implements AsyncDisposable {
 
   /**
    * Parses a source, like `Sandbox.validate`. With `types`, also checks the types of a well-formed Python script against
-   * the tools and the session's variables. Requires `backend: 'daemon'`.
+   * the tools and the session's variables. Requires `backend: 'native'` or `'daemon'`, and for `types` a daemon with
+   * `--types`.
    */
   async validate(source: string, { types, ...options }: ValidateOptions = {}): Promise<Diagnostic[]> {
     const input = inputOf(source, options);
     const isTyped = check.optional('types', 'boolean', types) === true;
     return this.#turn(async () => {
       if (this.#session.validate) return this.#session.validate(input, isTyped);
-      throw new UnsupportedError('validate: only daemon sessions support validation; use backend: "daemon", or `Sandbox.validate`');
+      throw new UnsupportedError('validate: only native and daemon sessions support validation; use backend: "native" or "daemon", or `Sandbox.validate`');
     });
   }
 

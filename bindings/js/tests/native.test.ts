@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { after, test } from 'node:test';
 import { interpreters, platformPackage } from '../src/native/find.ts';
-import { CommitError, PolicyError, createSandbox } from '../src/node.ts';
+import { CommitError, PolicyError, UnsupportedError, createSandbox } from '../src/node.ts';
 import { program } from './program.ts';
 
 const directory = await mkdtemp(join(tmpdir(), 'glovebox-node-'));
@@ -23,6 +23,19 @@ test('a hundred concurrent executions with nested executions finish', async () =
   });
   const runs = await Promise.all(Array.from({ length: 100 }, (_, n) => box.execute(`console.log(await tools.nested({ n: ${n} }))`)));
   assert.deepEqual(runs.map(({ stdout }) => Number(stdout)), Array.from({ length: 100 }, (_, n) => n * 2));
+});
+
+test('sessions validate scripts, but check no types', async () => {
+  for (const [language, advice] of [['python', /use backend: "daemon"/], ['javascript', /use `TypeChecker`/]] as const) {
+    await using box = await createSandbox({ language, backend: 'native' });
+    await using session = await box.session();
+    for (const validating of [session, await session.fork()]) {
+      assert.deepEqual(await validating.validate('x = 1'), []);
+      assert.equal((await validating.validate('x = )')).length, 1);
+      await assert.rejects(validating.validate('1', { types: true }), (error) => error instanceof UnsupportedError && advice.test(error.message));
+    }
+    assert.equal((await session.info()).executions, 0);
+  }
 });
 
 test('output is streamed while the script runs', async () => {

@@ -15,7 +15,7 @@ from pathlib import Path
 from unittest import mock
 
 import glovebox_sandbox
-from glovebox_sandbox import Limits, PolicyError, Sandbox, Tool, UnavailableError, _native_backend, _types
+from glovebox_sandbox import Limits, PolicyError, Sandbox, Tool, UnavailableError, UnsupportedError, _native_backend, _types
 from glovebox_sandbox._native import Engine
 
 
@@ -337,6 +337,31 @@ sys.exit(1)
         ):
             (message,) = self.checked(program, tools)
             self.assertEqual(json.loads(message), [["validate", "--types", "--json"], "a = 1", files])
+
+    def test_command_receives_the_variables_and_tools_of_a_session(self) -> None:
+        program = """
+import json, sys
+files = [json.load(open(sys.argv[sys.argv.index(option) + 1])) for option in ("--variables", "--definitions")]
+print(json.dumps({"diagnostics": [{"line": 1, "column": 1, "message": json.dumps(files)}]}))
+sys.exit(1)
+"""
+        variables = [{"name": "rows", "kind": {"instance": {"module": "builtins", "class": "list"}}}]
+        tools = [Tool(len, schema={"type": "object"})]
+        with Sandbox(tools=tools) as box, box.session() as session, mock.patch.object(_types, "_RUN", program):
+            self.assertEqual(session.validate("1"), [])
+            self.assertEqual([each.line for each in session.validate("1 +", types=True)], [1])
+            session.execute("rows = [1]")
+            for checked in (session, session.fork(), box.resume(session.hibernate())):
+                (found,) = checked.validate("rows", types=True)
+                described, (tool,) = json.loads(found.message)
+                self.assertEqual((described, tool["name"]), (variables, "len"))
+            self.assertEqual(session.info.executions, 1)
+
+    def test_sessions_check_types_only_of_python(self) -> None:
+        with Sandbox("javascript") as box, box.session() as session:
+            self.assertEqual(session.validate("1"), [])
+            with self.assertRaisesRegex(UnsupportedError, "only Python"):
+                session.validate("1", types=True)
 
     def test_failure_of_the_command_is_an_error(self) -> None:
         with self.assertRaisesRegex(UnavailableError, "types: the type checker failed: no space"):

@@ -21,7 +21,7 @@ import type {
   Startable,
   StartableBackend,
 } from '../backend.ts';
-import { CommitError, type FailureClass, errorOf } from '../errors.ts';
+import { CommitError, type FailureClass, errorOf, unsupportedTypes } from '../errors.ts';
 import { stringifyJson } from '../json.ts';
 import { policyRecord, snake } from '../policy.ts';
 import { Run } from '../run.ts';
@@ -161,15 +161,15 @@ class NativeBackend implements StartableBackend {
   }
 
   async session(id: string | undefined, context: string | undefined): Promise<BackendSession> {
-    return new EngineSession(this.#module, await callNative((callback) => this.native.session(id, context, callback)));
+    return new EngineSession(this.#module, await callNative((callback) => this.native.session(id, context, callback)), this);
   }
 
   async resumeSuspendedSession(state: Uint8Array, id: string | undefined): Promise<BackendSession> {
-    return new EngineSession(this.#module, await callNative((callback) => this.native.resumeSuspendedSession(buffer(state), id, callback)));
+    return new EngineSession(this.#module, await callNative((callback) => this.native.resumeSuspendedSession(buffer(state), id, callback)), this);
   }
 
   async resume(state: Uint8Array, id: string | undefined): Promise<BackendSession> {
-    return new EngineSession(this.#module, await callNative((callback) => this.native.resume(state, id, callback)));
+    return new EngineSession(this.#module, await callNative((callback) => this.native.resume(state, id, callback)), this);
   }
 
   async close(): Promise<void> {}
@@ -345,10 +345,12 @@ class EngineExecution implements BackendExecution {
 class EngineSession implements BackendSession, Startable {
   readonly #module: NativeModule;
   readonly #session: NativeSession;
+  readonly #sandbox: NativeBackend;
 
-  constructor(module: NativeModule, session: NativeSession) {
+  constructor(module: NativeModule, session: NativeSession, sandbox: NativeBackend) {
     this.#module = module;
     this.#session = session;
+    this.#sandbox = sandbox;
   }
 
   get id(): string {
@@ -369,6 +371,11 @@ class EngineSession implements BackendSession, Startable {
 
   startSuspended(state: Uint8Array, timeoutMs: number | undefined, hooks: ExecutionHooks): Promise<BackendStep> {
     return startedAgain(this.#module, this.#session, state, timeoutMs, hooks);
+  }
+
+  async validate(input: Input, types: boolean): Promise<Diagnostic[]> {
+    if (types) throw unsupportedTypes(this.#sandbox.language, 'native');
+    return this.#sandbox.validate(input);
   }
 
   async getVariable(name: string): Promise<ShownValue | undefined> {
@@ -396,7 +403,7 @@ class EngineSession implements BackendSession, Startable {
   }
 
   async fork(id: string | undefined, context: string | undefined): Promise<BackendSession> {
-    return new EngineSession(this.#module, await callNative((callback) => this.#session.fork(id, context, callback)));
+    return new EngineSession(this.#module, await callNative((callback) => this.#session.fork(id, context, callback)), this.#sandbox);
   }
 
   checkpoint(): Promise<bigint> {

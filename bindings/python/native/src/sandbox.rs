@@ -236,6 +236,14 @@ impl PySession {
         self.ask(py, |session| session.set_variable_text(name, &json))
     }
 
+    /// Describes the session's global variables for a type checker, as JSON text. Returns `None` if they cannot be
+    /// determined.
+    fn described_variables(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let session = self.0.get()?;
+        let variables = py.detach(|| session.variables());
+        variables.map(|variables| serde_json::to_string(&variables)).transpose().map_err(IntoException::exception)
+    }
+
     fn list_files(&self, py: Python<'_>, pattern: &str) -> PyResult<Vec<Entry>> {
         let files = self.ask(py, |session| session.files().list(pattern))?;
         Ok(files.into_iter().map(entry).collect())

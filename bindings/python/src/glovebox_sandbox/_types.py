@@ -43,23 +43,38 @@ class ValidatingSession(Protocol):
     def diagnostics(self, input: Input, types: bool) -> list[tuple[int, int, str]]: ...
 
 
+@runtime_checkable
+class DescribingSession(Protocol):
+    """A session of a backend that describes the session's variables for the package's own command."""
+
+    def described_variables(self) -> str | None:
+        """Returns the variables as JSON text, or `None` if they cannot be determined."""
+
+
 def described(tools: Sequence[Tool]) -> list[dict[str, Any]]:
     """Describes tools, in the format of requests and of the command."""
     return [{"name": tool.name, "description": tool.description, "schema": tool.schema} for tool in tools]
 
 
-def find_with_command(runtime: str, tools: Sequence[Tool], source: str) -> list[tuple[int, int, str]]:
-    """Returns the type errors of a script that has no syntax errors. Runs the command in another process."""
+def find_with_command(
+    runtime: str, tools: Sequence[Tool], source: str, variables: str | None = None
+) -> list[tuple[int, int, str]]:
+    """Returns the type errors of a script that has no syntax errors. Runs the command in another process. `variables`
+    describes a session's variables as JSON text: `null` if they are unknown."""
     if not sys.executable:
         raise UnavailableError("types: cannot find a Python executable to run the type checker; set sys.executable")
     path = json.dumps([each for each in sys.path if each])
     command = [sys.executable, "-I", "-c", _RUN, path, "validate", "--types", "--json", "--runtime", runtime]
     with tempfile.TemporaryDirectory(prefix="glovebox-") as directory:
-        if tools:
-            definitions = os.path.join(directory, "tools.json")
-            with open(definitions, "w", encoding="utf-8") as file:
-                json.dump(described(tools), file)
-            command += ["--definitions", definitions]
+        for option, name, text in (
+            ("--definitions", "tools.json", json.dumps(described(tools)) if tools else None),
+            ("--variables", "variables.json", variables),
+        ):
+            if text is not None:
+                written = os.path.join(directory, name)
+                with open(written, "w", encoding="utf-8") as file:
+                    file.write(text)
+                command += [option, written]
         try:
             ran = subprocess.run(
                 [*command, "-"], input=source.encode(), capture_output=True, timeout=_TIMEOUT_S, check=False

@@ -272,7 +272,7 @@ class Sandbox(Startable):
         """Opens a session: an interpreter that persists between executions. `context` becomes the global variable of
         that name."""
         backend = self._backend
-        return Session(backend.session(_check.optional("id", str, id), _json("context", context)), backend)
+        return Session(backend.session(_check.optional("id", str, id), _json("context", context)), backend, self._tools)
 
     def resume(self, state: bytes, *, id: str | None = None) -> Session:
         """Restores a session from the bytes that `Session.hibernate` returned, in this or another process.
@@ -280,7 +280,8 @@ class Sandbox(Startable):
         Resuming bytes from another author runs that author's code, within this sandbox's limits.
         """
         backend = self._backend
-        return Session(backend.resume(_check.of("state", bytes, state), _check.optional("id", str, id)), backend)
+        restored = backend.resume(_check.of("state", bytes, state), _check.optional("id", str, id))
+        return Session(restored, backend, self._tools)
 
     def _startable(self) -> object:
         return self._backend
@@ -303,7 +304,7 @@ class Sandbox(Startable):
         The interpreter's random number generators have the same state in all sessions that are restored from these
         bytes.
         """
-        return _restored(self._backend, _check.of("state", bytes, state), _check.optional("id", str, id))
+        return _restored(self._backend, _check.of("state", bytes, state), _check.optional("id", str, id), self._tools)
 
     def close(self) -> None:
         """Releases the sandbox's resources. Its sessions continue."""
@@ -324,10 +325,11 @@ class Sandbox(Startable):
 class Session(Startable):
     """An interpreter whose variables, functions, imports and files persist between executions."""
 
-    def __init__(self, session: BackendSession, backend: Backend) -> None:
+    def __init__(self, session: BackendSession, backend: Backend, tools: Sequence[Tool] = ()) -> None:
         """Use `Sandbox.session` to open a session."""
         self._session = session
         self._backend = backend
+        self._tools = tools
 
     @property
     def id(self) -> str:
@@ -377,17 +379,28 @@ class Session(Startable):
         """Parses a source like `Sandbox.validate`. Executes nothing.
 
         `types=True` also checks the types of a well-formed Python script, against the tools and the session's variables.
-        Requires `backend="daemon"`, and for `types` a daemon with `--types`. Other backends raise `UnsupportedError`.
+        Requires `backend="native"` or `backend="daemon"`, and for `types` a daemon with `--types`. Other backends raise
+        `UnsupportedError`. The native backend downloads the type checker on first use.
         """
         from . import _types
 
         input = _input(source, name, kind, None, None, None, None, None, None)
         is_typed = _check.of("types", bool, types)
-        if not isinstance(self._session, _types.ValidatingSession):
+        session, backend = self._session, self._backend
+        if isinstance(session, _types.ValidatingSession):
+            return [Diagnostic(*each) for each in session.diagnostics(input, is_typed)]
+        if not isinstance(session, _types.DescribingSession):
             raise UnsupportedError(
-                'validate: only daemon sessions support validation; use backend="daemon", or `Sandbox.validate`'
+                'validate: only native and daemon sessions support validation; use backend="native" or "daemon", or '
+                "`Sandbox.validate`"
             )
-        return [Diagnostic(*each) for each in self._session.diagnostics(input, is_typed)]
+        if is_typed and backend.language != "python":
+            raise UnsupportedError("types: type checks support only Python; remove types")
+        found = backend.validate(input)
+        if is_typed and not found:
+            variables = session.described_variables() or "null"
+            found = _types.find_with_command(backend.runtime_name, self._tools, source, variables)
+        return [Diagnostic(*each) for each in found]
 
     def _startable(self) -> object:
         return self._session
@@ -396,13 +409,12 @@ class Session(Startable):
         return self
 
     def _fork_place(self, state: bytes) -> Session:
-        return _restored(self._backend, state, None)
+        return _restored(self._backend, state, None, self._tools)
 
     def fork(self, *, context: Any = None, id: str | None = None) -> Session:
         """Creates a second session with the same state. Later changes in either session do not affect the other."""
-        return Session(
-            self._session.fork(_check.optional("id", str, id), _json("context", context)), self._backend
-        )
+        fork = self._session.fork(_check.optional("id", str, id), _json("context", context))
+        return Session(fork, self._backend, self._tools)
 
     def checkpoint(self) -> int:
         """Takes a checkpoint of the state for `undo`, and returns its ID."""
@@ -498,9 +510,9 @@ class SessionFiles:
         self._session.delete_file(_check.of("path", str, path), _check.of("recursive", bool, recursive))
 
 
-def _restored(backend: Backend, state: bytes, id: str | None) -> Session:
+def _restored(backend: Backend, state: bytes, id: str | None, tools: Sequence[Tool]) -> Session:
     """Restores the session of a suspended run, in its state before the run."""
-    return Session(suspending_backend(backend).resume_suspended_session(state, id), backend)
+    return Session(suspending_backend(backend).resume_suspended_session(state, id), backend, tools)
 
 
 def _json(name: str, value: Any) -> str | None:

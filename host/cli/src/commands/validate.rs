@@ -1,6 +1,8 @@
 //! `glovebox validate`: runs the interpreters' own parsers, and a type checker on request, without executing anything.
 
 use std::io::Write;
+#[cfg(feature = "full")]
+use std::{fs, path::PathBuf};
 
 use anyhow::Context;
 use clap::Args;
@@ -83,6 +85,10 @@ struct TypesArgs {
 
     #[command(flatten)]
     store: StoreArgs,
+
+    /// JSON file with descriptions of a session's variables, or `null` if they are unknown; used by the Python package
+    #[arg(long, value_name = "FILE", hide = true, requires = "types", conflicts_with = "session")]
+    variables: Option<PathBuf>,
 }
 
 /// The session in which checked scripts will run.
@@ -125,6 +131,16 @@ impl TypesArgs {
         let session = session_dir.activate(host.sandbox(&runtime, Some(record.language), policy)?, id)?;
         let variables = session.in_use()?.unchanged().variables();
         Ok(Some(ScriptSession { runtime, variables }))
+    }
+
+    /// Reads the variables of `--variables`, which are untrusted. Returns none without the flag, and `None` if they are
+    /// unknown.
+    fn described_variables(&self) -> anyhow::Result<Option<Vec<SessionVariable>>> {
+        let Some(path) = &self.variables else { return Ok(Some(Vec::new())) };
+        let failed = || format!("cannot read the variables in `{}`", escaped(path));
+        let text = fs::read(path).with_context(failed)?;
+        let variables: Option<Vec<SessionVariable>> = serde_json::from_slice(&text).with_context(failed)?;
+        Ok(variables.and_then(SessionVariable::checked))
     }
 
     /// Returns the tools to check calls against, or `None` without `--types`.
@@ -175,9 +191,11 @@ pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i3
     #[cfg(feature = "full")]
     let session = args.types.script_session(&host, &args.runtime, &policy, &cancel)?;
     #[cfg(feature = "full")]
-    let variables: Option<&[SessionVariable]> = match &session {
+    let described = args.types.described_variables()?;
+    #[cfg(feature = "full")]
+    let variables = match &session {
         Some(session) => session.variables.as_deref(),
-        None => Some(&[]),
+        None => described.as_deref(),
     };
     #[cfg(feature = "full")]
     let checker = tools.is_some().then(|| TypeChecker::open(&host)).transpose()?;

@@ -257,3 +257,28 @@ fn scripts_are_checked_against_the_variables_of_a_session() {
     let sessions: Value = serde_json::from_slice(&listed.stdout).unwrap();
     assert_eq!(sessions[0]["record"]["executions"], 1);
 }
+
+/// The Python package passes the variables of a session to the command.
+#[test]
+#[ignore = "downloads the type checker; `.ci/full` runs it"]
+fn described_variables_are_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("variables.json");
+    let list = r#"[{"name":"rows","kind":{"instance":{"module":"builtins","class":"list"}}}]"#;
+    let invalid = r#"[{"name":"a b","kind":"other"}]"#;
+    for (variables, script, code) in [
+        (list, "rows.append(1)", 0),
+        (list, "rows.push(1)", 1),
+        (list, "print(missing)", 1),
+        // Unknown variables, and variables that are not valid.
+        ("null", "print(missing)", 0),
+        (invalid, "print(missing)", 0),
+    ] {
+        fs::write(&file, variables).unwrap();
+        let found = validate(&["--variables", file.to_str().unwrap(), "-e", script]);
+        assert_eq!(found.status.code(), Some(code), "{variables} {script}: {}", text(&found.stderr));
+    }
+    fs::write(&file, "[").unwrap();
+    let failed = validate(&["--variables", file.to_str().unwrap(), "-e", "1"]);
+    assert!(text(&failed.stderr).contains("cannot read the variables"), "{}", text(&failed.stderr));
+}
