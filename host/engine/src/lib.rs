@@ -95,7 +95,8 @@ pub use network::{
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
 pub use sandbox::{Sandbox, SandboxBuilder};
 pub use session::{
-    FunctionSignature, KeywordParameter, Session, SessionOptions, SessionVariable, SharedWorkspace, VariableKind,
+    ClassDescription, FunctionSignature, KeywordParameter, MethodDescription, Session, SessionOptions, SessionVariable,
+    SharedWorkspace, VariableKind,
     hibernate::{
         HibernateError, HibernateOptions, HibernatedInfo, HibernatedSession, KeyError, ResumeError, ResumeOptions,
         SessionKey,

@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use glovebox::{Commit, FunctionSignature, KeywordParameter, Language, Policy, Sandbox, Session, Tool, VariableKind};
+use glovebox::{
+    ClassDescription, Commit, FunctionSignature, KeywordParameter, Language, Policy, Sandbox, Session, Tool,
+    VariableKind,
+};
 use glovebox_tests::{engine, sandbox, short};
 use serde_json::json;
 
@@ -25,6 +28,10 @@ fn names(session: &Session) -> Option<Vec<String>> {
 
 fn instance(module: &str, class: &str) -> VariableKind {
     VariableKind::Instance { module: module.to_owned(), class: class.to_owned() }
+}
+
+fn object(class: &str) -> VariableKind {
+    VariableKind::Object { class: class.to_owned() }
 }
 
 fn imported(module: &str, name: &str) -> VariableKind {
@@ -55,14 +62,14 @@ fn values_have_descriptions() {
     let module = |name: &str| VariableKind::Module { name: name.to_owned() };
     let expected = [
         ("Literal", imported("typing", "Literal")),
-        ("Own", instance("builtins", "type")),
+        ("Own", VariableKind::Class(ClassDescription::default())),
         ("__private", instance("builtins", "int")),
         ("datetime", module("datetime")),
         ("day", instance("datetime", "date")),
         ("day_type", imported("datetime", "date")),
         ("load", VariableKind::Function(load)),
         ("nothing", instance("builtins", "NoneType")),
-        ("own", instance("__main__", "Own")),
+        ("own", object("Own")),
         ("plain", VariableKind::Function(FunctionSignature::default())),
         ("root", imported("math", "sqrt")),
         ("rows", instance("builtins", "list")),
@@ -72,15 +79,78 @@ fn values_have_descriptions() {
 }
 
 #[test]
+fn classes_have_descriptions() {
+    let session = sandbox(Language::Python, |_| {}).session().unwrap();
+    run(
+        &session,
+        "import contextlib, dataclasses, enum, functools\nclass Account:\n    RATE = 3\n    note: str\n    \
+         def __init__(self, owner, *, limit=1): self.owner = owner\n    \
+         async def pay(self, euros): return [setattr(self, 'x', n) or self.paid for n in euros]\n    \
+         @property\n    def name(self): return self._name\n    \
+         @name.setter\n    def name(self, name): self._name = name\n\
+         class Saver(Account):\n    def pay(self): self.owner = self.rate = 1\n    \
+         @contextlib.contextmanager\n    def held(self): self.is_held = True; yield\n\
+         class Failed(Exception): pass\n@dataclasses.dataclass\nclass Point:\n    x: int\n    y: int = 0\n\
+         class Dynamic:\n    def __getattr__(self, name): return 1\n\
+         class Cached:\n    @functools.cache\n    def rows(self): self.hidden = 1\n\
+         class Color(enum.Enum): RED = 1\nclass Meta(type): pass\nclass Made(metaclass=Meta): pass\n\
+         class Numbers(list):\n    def __new__(cls): return list.__new__(cls)\n\
+         class Old: pass\nold = Old()\nclass Old: pass\nAlias = Account\nsaver = Saver('Ada')\nsaver.late = 1\n\
+         def local():\n    class Local: pass\n    return Local()\nlocal = local()",
+    );
+    let described = variables(&session);
+    let kind = |name: &str| described.iter().find(|(described, _)| described == name).unwrap().1.clone();
+    let class = |name: &str| match kind(name) {
+        VariableKind::Class(class) => class,
+        other => panic!("{name}: {other:?}"),
+    };
+    let methods = |class: &ClassDescription| -> Vec<String> {
+        class
+            .methods
+            .iter()
+            .map(|method| format!("{}({})", method.name, method.signature.positional.join(", ")))
+            .collect()
+    };
+    let account = class("Account");
+    assert_eq!(methods(&account), ["__init__(self, owner)", "pay(self, euros)"]);
+    let signatures: Vec<_> = account.methods.iter().map(|method| &method.signature).collect();
+    assert_eq!((signatures[0].keyword_only[0].name.as_str(), signatures[1].is_async), ("limit", true));
+    for attribute in ["RATE", "note", "owner", "paid", "name", "_name"] {
+        assert!(account.attributes.iter().any(|known| known == attribute), "{attribute}: {account:?}");
+    }
+    assert!(!account.attributes.iter().any(|known| known == "pay"), "{account:?}");
+    assert!(!account.is_open && !account.is_dataclass && account.bases.is_empty(), "{account:?}");
+    let saver = class("Saver");
+    assert_eq!((methods(&saver), saver.bases.as_slice()), (vec!["pay(self)".to_owned()], &["Account".to_owned()][..]));
+    // Instances in variables can have further attributes.
+    for attribute in ["rate", "late", "held", "is_held"] {
+        assert!(saver.attributes.iter().any(|known| known == attribute), "{attribute}: {saver:?}");
+    }
+    let point = class("Point");
+    assert!(point.is_dataclass && ["x", "y"].iter().all(|field| point.attributes.iter().any(|known| known == field)));
+    for open in ["Cached", "Dynamic", "Failed"] {
+        assert!(class(open).is_open && class(open).bases.is_empty(), "{open}");
+    }
+    assert_eq!((kind("Alias"), kind("Numbers")), (instance("builtins", "type"), instance("builtins", "type")));
+    assert_eq!((kind("Color"), kind("Meta")), (instance("enum", "EnumType"), instance("builtins", "type")));
+    assert_eq!(kind("Made"), instance("__main__", "Meta"));
+    assert_eq!((kind("saver"), kind("old")), (object("Saver"), instance("__main__", "Old")));
+    // The name of a local class is not an identifier.
+    assert_eq!(kind("local"), VariableKind::Other);
+}
+
+#[test]
 fn description_runs_no_code_of_the_session() {
     let session = sandbox(Language::Python, |_| {}).session().unwrap();
     run(
         &session,
         "import json, os, sys\nclass Meta(type):\n    __module__ = property(lambda self: os._exit(1))\n    \
-         def __eq__(self, other): os._exit(2)\n    def __getattribute__(self, name): os._exit(3)\n\
+         def __eq__(self, other): os._exit(2)\n    def __getattribute__(self, name): os._exit(3)\n    \
+         def __hash__(self): os._exit(8)\n\
          class Hostile(metaclass=Meta):\n    __class__ = property(lambda self: os._exit(4))\n    \
          def __getattribute__(self, name): os._exit(5)\n    def __repr__(self): os._exit(6)\n\
          class Text(str):\n    def isidentifier(self): os._exit(7)\nhostile = Hostile()\ndef f(): pass\n\
+         class Uses:\n    a, b = Hostile, hostile\n    __dict__ = property(lambda self: os._exit(9))\nuses = Uses()\n\
          f.__module__ = hostile\njson.__name__ = hostile\nglobals()[Text('text')] = 1\nglobals()['class'] = 1\n\
          globals()['a b'] = 1\nlen = sorted = type = vars = globals = list = any = str = None",
     );

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use glovebox::{FunctionSignature, SessionVariable, VariableKind};
+use glovebox::{ClassDescription, FunctionSignature, MethodDescription, SessionVariable, VariableKind};
 
 /// Imports for the declarations. Their aliases cannot collide with variables, which can have the name of a type.
 const IMPORTS: &str = "\nimport builtins as _glovebox_builtins\nfrom typing import Any as _glovebox_Any\n";
@@ -37,6 +37,11 @@ const CLASSES: [(&str, &[&str]); 7] = [
     ("re", &["Match", "Pattern"]),
 ];
 
+/// Imports for the declaration of a dataclass.
+const DATACLASS_IMPORTS: &str = "\
+    from dataclasses import dataclass as _glovebox_dataclass, KW_ONLY as _glovebox_KW_ONLY\n\
+    from typing import ClassVar as _glovebox_ClassVar\n";
+
 /// Returns declarations of variables for a script. Variables in `global` statements of the script have type `Any`,
 /// because its functions can change their types.
 pub(super) fn declarations(variables: &[SessionVariable], source: &str) -> String {
@@ -44,6 +49,12 @@ pub(super) fn declarations(variables: &[SessionVariable], source: &str) -> Strin
         return String::new();
     }
     let assigned = names_in_global_statements(source);
+    let classes: BTreeSet<&str> = variables
+        .iter()
+        .filter(|variable| matches!(variable.kind, VariableKind::Class(_)))
+        .map(|variable| variable.name.as_str())
+        .filter(|name| !assigned.contains(name))
+        .collect();
     let mut text = IMPORTS.to_owned();
     for (number, SessionVariable { name, kind }) in variables.iter().enumerate() {
         let import = format!("_glovebox_{number}");
@@ -58,6 +69,10 @@ pub(super) fn declarations(variables: &[SessionVariable], source: &str) -> Strin
                 Some(format!("from {module} import {original} as {import}\n{name} = {import}\n"))
             }
             VariableKind::Function(signature) => Some(function(name, signature)),
+            VariableKind::Class(description) if classes.contains(name.as_str()) => {
+                Some(class(name, description, &classes))
+            }
+            VariableKind::Object { class } if classes.contains(class.as_str()) => Some(format!("{name}: {class}\n")),
             VariableKind::Instance { module, class } if !is_declared(module, class) => None,
             VariableKind::Instance { module, class } if module == "builtins" => {
                 Some(format!("{name}: _glovebox_builtins.{class}\n"))
@@ -74,6 +89,61 @@ pub(super) fn declarations(variables: &[SessionVariable], source: &str) -> Strin
 
 fn is_declared(module: &str, class: &str) -> bool {
     CLASSES.iter().any(|(declared, classes)| *declared == module && classes.contains(&class))
+}
+
+/// Returns the names of a dataclass's fields with their declarations, from the parameters of its constructor.
+fn dataclass_fields(methods: &[MethodDescription]) -> Vec<(&str, &'static str)> {
+    let Some(constructor) = methods.iter().find(|method| method.name == "__init__") else { return Vec::new() };
+    let FunctionSignature { positional, default_count, keyword_only, .. } = &constructor.signature;
+    let required_count = positional.len().saturating_sub(*default_count);
+    let declared = |is_required| if is_required { "_glovebox_Any" } else { "_glovebox_Any = ..." };
+    let mut fields: Vec<(&str, &'static str)> = Vec::new();
+    // The first parameter is the instance.
+    for (index, parameter) in positional.iter().enumerate().skip(1) {
+        fields.push((parameter.as_str(), declared(index < required_count)));
+    }
+    if !keyword_only.is_empty() {
+        fields.push(("_", "_glovebox_KW_ONLY"));
+    }
+    for parameter in keyword_only {
+        fields.push((parameter.name.as_str(), declared(parameter.is_required)));
+    }
+    fields
+}
+
+/// Declares a class of the session. `classes` are the names of all declared classes.
+fn class(name: &str, description: &ClassDescription, classes: &BTreeSet<&str>) -> String {
+    let names = description.bases.iter().map(String::as_str);
+    let mut bases: Vec<&str> = names.filter(|base| *base != name && classes.contains(base)).collect();
+    if description.is_open || bases.len() < description.bases.len() {
+        bases.push("_glovebox_Any");
+    }
+    let mut text = String::new();
+    if description.is_dataclass {
+        text.push_str(DATACLASS_IMPORTS);
+        text.push_str("@_glovebox_dataclass\n");
+    }
+    let _ = match bases.as_slice() {
+        [] => writeln!(text, "class {name}:"),
+        bases => writeln!(text, "class {name}({}):", bases.join(", ")),
+    };
+    let fields = if description.is_dataclass { dataclass_fields(&description.methods) } else { Vec::new() };
+    for (field, default) in &fields {
+        let _ = writeln!(text, "    {field}: {default}");
+    }
+    // All other attributes of a dataclass are class variables, so that they are not fields.
+    let kind = if description.is_dataclass { "_glovebox_ClassVar[_glovebox_Any]" } else { "_glovebox_Any" };
+    for attribute in &description.attributes {
+        if fields.iter().all(|(field, _)| field != attribute) {
+            let _ = writeln!(text, "    {attribute}: {kind}");
+        }
+    }
+    for MethodDescription { name, signature } in &description.methods {
+        text.push_str("    ");
+        text.push_str(&function(name, signature));
+    }
+    text.push_str("    pass\n");
+    text
 }
 
 fn function(name: &str, signature: &FunctionSignature) -> String {
@@ -190,6 +260,60 @@ unknown: _glovebox_Any
         assert_eq!(function("f", &signature), "async def f(a, *, b, c=...) -> _glovebox_Any: ...\n");
         signature.rest = Some("r".to_owned());
         assert_eq!(function("f", &signature), "async def f(a, *r, b, c=...) -> _glovebox_Any: ...\n");
+    }
+
+    fn class(bases: &[&str], methods: &Value, attributes: &[&str], is_dataclass: bool) -> Value {
+        json!({ "class": {
+            "bases": bases, "methods": methods, "attributes": attributes, "is_open": false,
+            "is_dataclass": is_dataclass,
+        } })
+    }
+
+    #[test]
+    fn classes_have_their_members() {
+        let method = |name: &str| {
+            let signature = FunctionSignature { positional: vec!["self".to_owned()], ..FunctionSignature::default() };
+            json!([{ "name": name, "signature": signature }])
+        };
+        let described = [
+            ("Shape", class(&["Square", "Lost"], &method("area"), &["x"], false)),
+            ("Single", class(&["Single"], &json!([]), &[], false)),
+            ("Square", class(&[], &method("__init__"), &[], false)),
+            ("shape", json!({ "object": { "class": "Shape" } })),
+            ("square", json!({ "object": { "class": "Square" } })),
+            ("old", json!({ "object": { "class": "Lost" } })),
+        ];
+        let of = |source: &str| declarations(&variables(&described), source);
+        let single = "class Single(_glovebox_Any):\n    pass\n";
+        let members = "    x: _glovebox_Any\n    def area(self) -> _glovebox_Any: ...\n    pass\n";
+        let square = "class Square:\n    def __init__(self) -> _glovebox_Any: ...\n    pass\n";
+        let instances = "shape: Shape\nsquare: Square\nold: _glovebox_Any\n";
+        let expected = [IMPORTS, "class Shape(Square, _glovebox_Any):\n", members, single, square, instances];
+        assert_eq!(of(""), expected.concat());
+        // The script can change the class.
+        let (square, instances) =
+            ("Square: _glovebox_Any\n", "shape: Shape\nsquare: _glovebox_Any\nold: _glovebox_Any\n");
+        let expected = [IMPORTS, "class Shape(_glovebox_Any):\n", members, single, square, instances];
+        assert_eq!(of("def f():\n    global Square\n    Square = 1"), expected.concat());
+    }
+
+    #[test]
+    fn dataclasses_have_the_fields_of_their_constructor() {
+        let constructor = json!([{ "name": "__init__", "signature": {
+            "positional": ["self", "x", "y"], "positional_only_count": 0, "default_count": 1,
+            "keyword_only": [{ "name": "z", "is_required": true }], "rest": null, "keywords": null, "is_async": false,
+        } }]);
+        let described = [("Point", class(&[], &constructor, &["x", "other"], true))];
+        let expected = "@_glovebox_dataclass\nclass Point:\n    x: _glovebox_Any\n    y: _glovebox_Any = ...\n    \
+                        _: _glovebox_KW_ONLY\n    z: _glovebox_Any\n    \
+                        other: _glovebox_ClassVar[_glovebox_Any]\n    \
+                        def __init__(self, x, y=..., *, z) -> _glovebox_Any: ...\n    pass\n";
+        let text = declarations(&variables(&described), "");
+        assert_eq!(text, [IMPORTS, DATACLASS_IMPORTS, expected].concat());
+        // A class without a constructor of its own.
+        let described = [("Point", class(&[], &json!([]), &[], true))];
+        let text = declarations(&variables(&described), "");
+        assert!(text.ends_with("@_glovebox_dataclass\nclass Point:\n    pass\n"), "{text}");
     }
 
     #[test]

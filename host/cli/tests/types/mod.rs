@@ -188,7 +188,7 @@ fn server_runs_only_code_without_type_errors() {
 
 /// The scripts that fill the session of [`scripts_are_checked_against_the_variables_of_a_session`].
 const SESSION: &str = r#"
-import datetime as dt, json, math
+import dataclasses, datetime as dt, json, math
 import xml.etree.ElementTree as tree, urllib.request
 import numpy as np
 from collections import Counter
@@ -198,8 +198,18 @@ from typing import Literal
 rows, names, total, text, day, counts = [{"a": 1}], {"Ada"}, 5, "abc", date(2026, 1, 2), Counter("abc")
 cache, list = None, [1]
 class Account:
+    rate = 0.5
     def __init__(self, owner): self.owner = owner
-account = Account("Ada")
+    def pay(self, euros, *, note=""): self.paid = euros
+    def __len__(self): return 1
+class Failed(Exception):
+    def __init__(self, code): self.code = code
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int = 0
+account, point = Account("Ada"), Point(1)
+account.late = 1
 async def load(url, timeout=5, *, retries=1): return {"url": url}
 def mean(values): return sum(values) / len(values)
 half = lambda value: value / 2
@@ -218,6 +228,13 @@ fn scripts_are_checked_against_the_variables_of_a_session() {
         ("print(json.dumps(rows), math.pi, dt.date.today(), tree.Element('a'), urllib.request.Request('x'))", None),
         ("print(np.zeros(3).mean(), counts.most_common(1), Counter('a'), date.today(), root(4))", None),
         ("print(account.owner, Account('Bo').owner, mean([1, 2]), half(3), mean(values=[1]))", None),
+        ("account.pay(3, note='x')\naccount.owner = 'Bo'\nprint(len(account), account.paid, account.late)", None),
+        ("Account.rate = 1\nprint(Account('Bo').rate, account.rate)", None),
+        ("class Saver(Account):\n    def pay(self, euros):\n        super().pay(euros)\nSaver('Bo').pay(1)", None),
+        ("try:\n    raise Failed(3)\nexcept Failed as error:\n    print(error.code, error.args)", None),
+        ("print(point.x, Point(1, y=2).y, dataclasses.asdict(point), dataclasses.replace(point, x=2))", None),
+        ("@dataclasses.dataclass\nclass Point3(Point):\n    z: int = 0\nprint(Point3(1, 2, 3).x)", None),
+        ("def owner(of: Account): return of.owner\nprint(owner(account), isinstance(account, Account))", None),
         ("answer = await load('x', retries=2)\nprint(answer['url'])", None),
         ("list.append(2)\nrows = None\nprint(rows)\ndel text", None),
         ("def f(mode: Literal['a', 'b']): return mode\nprint(f('a'))", None),
@@ -240,6 +257,14 @@ fn scripts_are_checked_against_the_variables_of_a_session() {
         ("print(half(number=2))", Some("missing-argument")),
         ("await load('x', retry=2)", Some("unknown-argument")),
         ("load('x')\nprint(1)", Some("unused-awaitable")),
+        ("print(account.ownr)", Some("missing-attribute")),
+        ("account.pay(note='x')", Some("missing-argument")),
+        ("account.pay(1, 'x')", Some("too-many-positional-arguments")),
+        ("Account()", Some("missing-argument")),
+        ("print(account - 1)", Some("unsupported-operator")),
+        ("raise Failed()", Some("missing-argument")),
+        ("print(point.z)", Some("missing-attribute")),
+        ("Point(1, z=2)", Some("unknown-argument")),
         ("answer = load('x')\nprint(answer['url'])", Some("not-subscriptable")),
     ] {
         let found = validate(&["--store", store, "--session", "s", "-e", script]);

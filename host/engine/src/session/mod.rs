@@ -44,7 +44,9 @@ pub use handle::Session;
 pub(crate) use pages::{PristineImage, bits};
 pub(crate) use shared_workspace::check_id;
 pub use shared_workspace::{SessionOptions, SharedWorkspace};
-pub use variables::{FunctionSignature, KeywordParameter, SessionVariable, VariableKind};
+pub use variables::{
+    ClassDescription, FunctionSignature, KeywordParameter, MethodDescription, SessionVariable, VariableKind,
+};
 
 impl Sandbox {
     /// Opens a session: an interpreter that persists between executions.

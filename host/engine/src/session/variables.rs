@@ -13,10 +13,11 @@ use crate::{Language, Request, tools::is_python_keyword};
 /// The script that describes the variables, as JSON of a list of [`SessionVariable`].
 const QUERY: &str = include_str!("variables.py");
 
-/// The fuel limit of the query. The query needs about 20 million units, and 300 million for 2,000 functions.
+/// The fuel limit of the query. The query needs about 50 million units, and 300 million more for 2,000 functions or for
+/// 200 classes with ten methods each.
 const FUEL: u64 = 1_000_000_000;
 
-/// The timeout of the query, which takes about 20 ms.
+/// The timeout of the query, which takes about 30 ms.
 const TIMEOUT_MS: u64 = 5_000;
 
 /// Maximum memory of a session that is copied for a query, in bytes. Copying more would take longer than the type
@@ -32,6 +33,9 @@ const MAX_JSON_BYTES: usize = 1 << 20;
 
 /// Maximum number of parameters in a function signature.
 const MAX_PARAMETERS: usize = 100;
+
+/// Maximum number of methods and attributes in the description of a class. The query omits those of larger classes.
+const MAX_MEMBERS: usize = 300;
 
 /// Maximum length of a name in bytes: 200 characters.
 const MAX_NAME_BYTES: usize = 800;
@@ -65,6 +69,13 @@ pub enum VariableKind {
     },
     /// A function that a script of the session defines.
     Function(FunctionSignature),
+    /// A class that a script of the session defines, in the variable with the class's name.
+    Class(ClassDescription),
+    /// An instance of a class with the kind [`Class`](Self::Class).
+    Object {
+        /// The name of the class and its variable.
+        class: String,
+    },
     /// A value of any other class.
     Instance {
         /// The name of the class's module, such as `builtins`.
@@ -93,6 +104,31 @@ pub struct FunctionSignature {
     pub keywords: Option<String>,
     /// `true` if calls must be awaited.
     pub is_async: bool,
+}
+
+/// The members of a class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassDescription {
+    /// The names of its base classes with the kind [`VariableKind::Class`], in order.
+    pub bases: Vec<String>,
+    /// The methods that the class itself defines. The first parameter is the instance.
+    pub methods: Vec<MethodDescription>,
+    /// Names of the other attributes of the class and its instances, except inherited ones. They include all attributes
+    /// that the methods assign, and can include names that are not attributes.
+    pub attributes: Vec<String>,
+    /// `true` if the class and its instances can have further attributes, for example those of other base classes.
+    pub is_open: bool,
+    /// `true` if the class is a dataclass.
+    pub is_dataclass: bool,
+}
+
+/// A method of a class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MethodDescription {
+    /// The name.
+    pub name: String,
+    /// The parameters.
+    pub signature: FunctionSignature,
 }
 
 /// A parameter that is passed only by name.
@@ -183,9 +219,25 @@ impl VariableKind {
             Self::Module { name } => is_path(name),
             Self::Imported { module, name } => is_path(module) && is_name(name),
             Self::Function(signature) => signature.is_valid(),
+            Self::Class(class) => class.is_valid(),
+            Self::Object { class } => is_name(class),
             Self::Instance { module, class } => is_path(module) && is_path(class),
             Self::Other => true,
         }
+    }
+}
+
+impl ClassDescription {
+    fn is_valid(&self) -> bool {
+        let methods = self.methods.iter().map(|method| &method.name);
+        let names: Vec<&String> = methods.chain(&self.attributes).collect();
+        let different: BTreeSet<&String> = names.iter().copied().collect();
+        names.len() <= MAX_MEMBERS
+            && names.iter().all(|name| is_name(name))
+            && different.len() == names.len()
+            && self.bases.len() <= MAX_MEMBERS
+            && self.bases.iter().all(|base| is_name(base))
+            && self.methods.iter().all(|method| method.signature.is_valid())
     }
 }
 
@@ -236,6 +288,16 @@ mod tests {
         json!({ "function": function })
     }
 
+    fn class(change: impl FnOnce(&mut Value)) -> Value {
+        let signature = serde_json::to_value(FunctionSignature::default()).unwrap();
+        let mut class = json!({
+            "bases": ["Base"], "methods": [{ "name": "m", "signature": signature }], "attributes": ["a"],
+            "is_open": true, "is_dataclass": false,
+        });
+        change(&mut class);
+        json!({ "class": class })
+    }
+
     #[test]
     fn answers_are_parsed() {
         let signature = FunctionSignature {
@@ -259,6 +321,17 @@ mod tests {
                 json!({ "instance": { "module": "xml.etree", "class": "Path" } }),
                 VariableKind::Instance { module, class: name },
             ),
+            (
+                class(|_| {}),
+                VariableKind::Class(ClassDescription {
+                    bases: vec!["Base".to_owned()],
+                    methods: vec![MethodDescription { name: "m".to_owned(), signature: FunctionSignature::default() }],
+                    attributes: vec!["a".to_owned()],
+                    is_open: true,
+                    is_dataclass: false,
+                }),
+            ),
+            (json!({ "object": { "class": "Own" } }), VariableKind::Object { class: "Own".to_owned() }),
             (json!("other"), VariableKind::Other),
         ] {
             assert_eq!(parsed(&kind), expected);
@@ -282,6 +355,13 @@ mod tests {
             function(|function| function["positional_only_count"] = json!(3)),
             function(|function| function["default_count"] = json!(3)),
             function(|function| function["positional"] = (0..99).map(|at| format!("a{at}")).collect()),
+            json!({ "object": { "class": "a.b" } }),
+            class(|class| class["bases"] = json!(["a.b"])),
+            class(|class| class["attributes"] = json!(["m"])),
+            class(|class| class["attributes"] = json!(["a: int"])),
+            class(|class| class["attributes"] = (0..300).map(|at| format!("a{at}")).collect()),
+            class(|class| class["methods"][0]["name"] = json!("m(self): pass")),
+            class(|class| class["methods"][0]["signature"]["rest"] = json!("1")),
         ] {
             assert_eq!(parsed(&kind), VariableKind::Other, "{kind}");
         }
