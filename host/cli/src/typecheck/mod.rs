@@ -11,12 +11,14 @@
 //! | `declarations` | the globals of scripts |
 //! | `variables` | the global variables of a session |
 //! | `findings` | reading the program's output |
+//! | `packages` | errors that packages explain |
 //! | `snippets` | snippets that run one after the other in a session |
 //! | `warm` | processes that check many scripts |
 
 mod checker;
 mod declarations;
 mod findings;
+mod packages;
 mod snippets;
 mod variables;
 mod warm;
@@ -38,7 +40,10 @@ use glovebox::{CancelToken, Diagnostic};
 use glovebox_server::{CheckTypes, ConfinedAccess, TypedScript, confine_program};
 
 pub(crate) use self::snippets::{SnippetError, TypedSnippet};
-use self::warm::{ServerKey, WarmCheckError, WarmPool};
+use self::{
+    packages::PackageUses,
+    warm::{ServerKey, WarmCheckError, WarmPool},
+};
 use crate::{
     engine::Host,
     own_program,
@@ -141,6 +146,13 @@ impl TypeChecker {
         script: &TypedScript<'_>,
         cancel: &CancelToken,
     ) -> anyhow::Result<Vec<Diagnostic>> {
+        let mut found = self.find_reported_errors(script, cancel)?;
+        let uses = PackageUses::of(script.source);
+        found.retain(|error| !uses.can_explain(&error.message));
+        Ok(found)
+    }
+
+    fn find_reported_errors(&self, script: &TypedScript<'_>, cancel: &CancelToken) -> anyhow::Result<Vec<Diagnostic>> {
         let declarations = declarations::source(script)?;
         let configuration = checker::configuration(script.version, script.variables.is_none());
         let tools: Vec<String> = script.tools.unwrap_or_default().iter().map(|tool| tool.name().to_owned()).collect();

@@ -125,9 +125,9 @@ pub struct ClassDescription {
 /// A method of a class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MethodDescription {
-    /// The name.
+    /// The name of the method.
     pub name: String,
-    /// The parameters.
+    /// The parameters, including the instance.
     pub signature: FunctionSignature,
 }
 
