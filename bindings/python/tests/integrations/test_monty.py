@@ -17,6 +17,7 @@ from pydantic_monty import (
     MontyComplete,
     MontyRuntimeError,
     MontySyntaxError,
+    MontyTypingError,
 )
 
 BINARY = os.environ.get("GLOVEBOX_BINARY", Path(sys.executable).with_name("glovebox"))
@@ -102,6 +103,36 @@ class Sessions(unittest.TestCase):
             session.feed_run(code)
         code = "for _ in range(9): await asyncio.sleep(0)\n[seen, task.cancelled()]"
         self.assertEqual(session.feed_run(code), [[], True])
+
+    def test_snippets_with_type_errors_do_not_run(self) -> None:
+        stubs = "def ask(question: str) -> str: ..."
+        session = self.checkout(type_check=True, type_check_format="concise", type_check_stubs=stubs)
+        session.feed_run("x: int = 1\ndef double(a: int): return a * 2")
+        for code, part in (
+            ("x += 1\ndouble('a')", "main.py:2:8: error[invalid-argument-type] Argument to function `double`"),
+            ("x.upper()", "main.py:1:1: error["),
+            ("s: str = x", "Object of type `int` is not assignable to `str`"),
+            ("ask(1)", "Expected `str`"),
+            ("y", "Name `y` used when not defined"),
+        ):
+            with self.assertRaises(MontyTypingError) as raised:
+                session.feed_run(code)
+            self.assertIn(part, str(raised.exception))
+        self.assertEqual(session.feed_run("double(x)"), 2)
+        self.assertEqual(session.feed_run("ask('a')", external_lookup={"ask": str.upper}), "A")
+        with self.assertRaisesRegex(MontyRuntimeError, "AttributeError"):
+            session.feed_run("x.upper()", skip_type_check=True)
+
+    def test_type_errors_quote_the_snippet(self) -> None:
+        session = self.checkout(type_check=True, script_name="agent.py")
+        session.feed_run("def double(a: int): return a * 2")
+        other = self.checkout()
+        other.load_session(session.dump())
+        for each in (session, other):
+            with self.assertRaises(MontyTypingError) as raised:
+                each.feed_run("double('a')")
+            self.assertIn(" --> agent.py:1:8\n  |\n1 | double('a')\n  |        ^^^ Expected `int`", str(raised.exception))
+            self.assertEqual(each.feed_run("double(21)"), 42)
 
     def test_output_arrives(self) -> None:
         printed = CollectString()
