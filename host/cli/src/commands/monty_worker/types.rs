@@ -209,7 +209,7 @@ mod tests {
         let error = SnippetError { line: 2, column: 5, rule: "rule".to_owned(), message: "`a` \"b\"".to_owned() };
         let json = r#"{"code":"rule","filename":"a.py","location":{"column":5,"row":2},"message":"`a` \"b\"","#;
         let json: Value = serde_json::from_str(&format!(r#"{json}"name":"rule","severity":"error"}}"#)).unwrap();
-        let describe = |number| described(&[error.clone()], "a.py", ErrorFormat::of(number).unwrap());
+        let describe = |number| described(std::slice::from_ref(&error), "a.py", ErrorFormat::of(number).unwrap());
         assert_eq!(describe(2), "a.py:2:5: error[rule] `a` \"b\"\n");
         assert_eq!(describe(7), "a.py:2: [rule] `a` \"b\"\n");
         assert_eq!(serde_json::from_str::<Value>(&describe(4)).unwrap(), json!([json]));
