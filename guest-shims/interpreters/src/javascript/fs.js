@@ -162,7 +162,8 @@
       open.puts(data.isWellFormed() ? data : data.toWellFormed());
       open.flush();
       try {
-        // A failed write has written nothing and does not report its error. Repeat it with a function that does.
+        // A failed write does not report its error. Repeat it with a function that does. The repetition writes nothing:
+        // the failed write ended with a chunk that did not fit, and the first chunk of the text is not shorter.
         if (open.error()) writeAll(open.fileno(), Buffer.from(data));
       } finally {
         open.close();
