@@ -150,6 +150,9 @@ fn description_runs_no_code_of_the_session() {
          class Hostile(metaclass=Meta):\n    __class__ = property(lambda self: os._exit(4))\n    \
          def __getattribute__(self, name): os._exit(5)\n    def __repr__(self): os._exit(6)\n\
          class Text(str):\n    def isidentifier(self): os._exit(7)\nhostile = Hostile()\ndef f(): pass\n\
+         class Several(tuple):\n    def __bool__(self): os._exit(10)\n    def __iter__(self): os._exit(11)\n\
+         class Named(dict):\n    def __bool__(self): os._exit(12)\n    def __contains__(self, key): os._exit(13)\n\
+         def g(*, a=1): pass\nf.__defaults__, g.__kwdefaults__ = Several((1,)), Named(a=1)\n\
          class Uses:\n    a, b = Hostile, hostile\n    __dict__ = property(lambda self: os._exit(9))\nuses = Uses()\n\
          f.__module__ = hostile\njson.__name__ = hostile\nglobals()[Text('text')] = 1\nglobals()['class'] = 1\n\
          globals()['a b'] = 1\nlen = sorted = type = vars = globals = list = any = str = None",

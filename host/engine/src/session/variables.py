@@ -1,5 +1,6 @@
 # Describes the global variables of a session. Compares classes by identity, and reads attributes with the descriptors of the
-# built-in classes, so that it calls no code of the session's scripts, which can also have replaced builtin functions.
+# built-in classes, so that values and replaced builtin functions cannot run code of the session's scripts. Scripts can
+# still replace modules, such as `keyword`, so the answer is untrusted.
 def __glovebox_variables__():
     import builtins, keyword, sys, types
 
@@ -27,6 +28,10 @@ def __glovebox_variables__():
     def is_text(value):
         return builtins.type(value) is builtins.str and builtins.len(value) <= max_chars
 
+    def exact(kind, value):
+        """Returns an empty value for other classes, including subclasses, whose methods can be code of a script."""
+        return value if builtins.type(value) is kind else kind()
+
     def of_class(attribute, value):
         return builtins.type.__dict__[attribute].__get__(value)
 
@@ -51,7 +56,8 @@ def __glovebox_variables__():
 
     def signature(value):
         code, names = value.__code__, builtins.list(value.__code__.co_varnames)
-        defaults, keyword_defaults = value.__defaults__ or (), value.__kwdefaults__ or {}
+        defaults = exact(builtins.tuple, value.__defaults__)
+        keyword_defaults = exact(builtins.dict, value.__kwdefaults__)
         keyword_start, rest_start = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
         keyword_only = names[keyword_start:rest_start]
         rest = names[rest_start:]
@@ -86,12 +92,13 @@ def __glovebox_variables__():
             seen.add(builtins.id(part))
             if builtins.type(part) is types.FunctionType:
                 # The closure of a decorated function contains the original function.
-                parts += part.__closure__ or ()
+                parts += exact(builtins.tuple, part.__closure__)
                 if part.__globals__ is variables:
                     parts.append(part.__code__)
             elif builtins.type(part) is types.CodeType:
-                found.update(name for name in part.co_names if is_name(name))
-                parts += [each for each in part.co_consts if builtins.type(each) is types.CodeType]
+                found.update(name for name in exact(builtins.tuple, part.co_names) if is_name(name))
+                constants = exact(builtins.tuple, part.co_consts)
+                parts += [each for each in constants if builtins.type(each) is types.CodeType]
             elif builtins.type(part) is types.CellType:
                 try:
                     parts.append(part.cell_contents)
@@ -107,7 +114,7 @@ def __glovebox_variables__():
         for name in ("__annotate__", "__annotate_func__"):
             function = members.get(name)
             if builtins.type(function) is types.FunctionType:
-                found += function.__code__.co_consts
+                found += exact(builtins.tuple, function.__code__.co_consts)
         return [name for name in found if is_name(name)]
 
     def class_members(value):
