@@ -85,13 +85,15 @@ fn classes_have_descriptions() {
         &session,
         "import contextlib, dataclasses, enum, functools\nclass Account:\n    RATE = 3\n    note: str\n    \
          def __init__(self, owner, *, limit=1): self.owner = owner\n    \
-         async def pay(self, euros): return [setattr(self, 'x', n) or self.paid for n in euros]\n    \
+         async def pay(self, euros): return [print(n) or self.paid for n in euros]\n    \
          @property\n    def name(self): return self._name\n    \
          @name.setter\n    def name(self, name): self._name = name\n\
          class Saver(Account):\n    def pay(self): self.owner = self.rate = 1\n    \
          @contextlib.contextmanager\n    def held(self): self.is_held = True; yield\n\
          class Failed(Exception): pass\n@dataclasses.dataclass\nclass Point:\n    x: int\n    y: int = 0\n\
          class Dynamic:\n    def __getattr__(self, name): return 1\n\
+         class Options:\n    def __init__(self, **options): self.__dict__.update(options)\n\
+         class Record:\n    def fill(self, pairs): [setattr(self, name, value) for name, value in pairs]\n\
          class Cached:\n    @functools.cache\n    def rows(self): self.hidden = 1\n\
          class Color(enum.Enum): RED = 1\nclass Meta(type): pass\nclass Made(metaclass=Meta): pass\n\
          class Numbers(list):\n    def __new__(cls): return list.__new__(cls)\n\
@@ -128,7 +130,7 @@ fn classes_have_descriptions() {
     }
     let point = class("Point");
     assert!(point.is_dataclass && ["x", "y"].iter().all(|field| point.attributes.iter().any(|known| known == field)));
-    for open in ["Cached", "Dynamic", "Failed"] {
+    for open in ["Cached", "Dynamic", "Failed", "Options", "Record"] {
         assert!(class(open).is_open && class(open).bases.is_empty(), "{open}");
     }
     assert_eq!((kind("Alias"), kind("Numbers")), (instance("builtins", "type"), instance("builtins", "type")));

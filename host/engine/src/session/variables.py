@@ -18,6 +18,8 @@ def __glovebox_variables__():
     }
     # Methods that can add any attribute.
     dynamic = {"__delattr__", "__getattr__", "__getattribute__", "__setattr__"}
+    # Names in code that can set attributes with any name, such as `self.__dict__.update(options)`.
+    setters = {"__dict__", "setattr", "vars"}
     wrappers = [
         (builtins.property, ("fget", "fset", "fdel")),
         (builtins.classmethod, ("__func__",)),
@@ -125,7 +127,9 @@ def __glovebox_variables__():
         methods, attributes, is_open = [], builtins.set(annotated(members)), False
         for name, member in members.items():
             for function in functions_of(member):
-                attributes.update(mentioned(function))
+                mentioned_names = mentioned(function)
+                attributes.update(mentioned_names)
+                is_open = is_open or not setters.isdisjoint(mentioned_names)
             if name in dynamic:
                 is_open = True
             elif name in ignored:
