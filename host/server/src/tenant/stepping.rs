@@ -120,6 +120,8 @@ pub(super) struct StepwiseExecution {
     /// The size of the script and its input, which are part of a suspended execution's bytes. For a resumed execution,
     /// the size of the bytes from which it was resumed, which also contain the state of its session.
     pub(super) script_bytes: usize,
+    /// The size of the value of `context`, which is part of the state of a session.
+    pub(super) context_bytes: usize,
     pub(super) is_resumed: bool,
     /// The size of the unanswered calls, in bytes.
     pub(super) calls_bytes: usize,
@@ -179,7 +181,7 @@ impl Tenant {
             let output = Output::default();
             output.set(on_output).await;
             let is_resumed = work.resumption().is_some();
-            let script_bytes = work.bytes();
+            let (script_bytes, context_bytes) = (work.bytes(), work.context_bytes());
             // The fleet's nodes pass the answers to the script themselves.
             let answers = if is_remote { Vec::new() } else { work.take_answers() };
             let (request, work) = tenant.audited_work(door, work).await?;
@@ -200,6 +202,7 @@ impl Tenant {
                 request,
                 return_files,
                 script_bytes,
+                context_bytes,
                 is_resumed,
                 calls_bytes: 0,
                 suspended: Arc::new(suspended),

@@ -12,9 +12,12 @@ use crate::{
 /// Maximum size of the journal in the bytes of a suspended execution. The engine limits its contents to 1 MiB, and
 /// encoding adds at most half of that.
 const MAX_JOURNAL_BYTES: usize = 2 << 20;
-/// Maximum number of bytes by which a session's state before the execution can exceed its stored state. Setting
-/// `context` changes a few pages of memory, in addition to the value itself.
+/// Maximum number of bytes by which a session's state before the execution can exceed its stored state, without the
+/// value of `context`. Setting `context` changes a few pages of memory.
 const MAX_STATE_GROWTH_BYTES: usize = 256 << 10;
+/// Maximum size of the value of `context` in a session's state, per byte of its JSON. The interpreters' objects for short
+/// numbers and lists are up to six times as long as the JSON, even when they are compressed.
+const MAX_CONTEXT_GROWTH: usize = 8;
 
 impl StepwiseExecution {
     /// Returns an upper bound on the size of the suspended execution in bytes.
@@ -52,14 +55,15 @@ impl Tenant {
         let back = self.inner.suspended.take_to_suspend(execution).await?;
         let session = match back.state() {
             Some(SuspensionState::Waiting(stepping)) => {
-                stepping.request.session.clone().map(|id| (id, stepping.is_resumed))
+                let context_bytes = stepping.context_bytes.saturating_mul(MAX_CONTEXT_GROWTH);
+                stepping.request.session.clone().map(|id| (id, stepping.is_resumed, context_bytes))
             }
             _ => None,
         };
         let state_bytes = match session {
             // The bytes from which the execution was resumed are already counted, and contain the session's state.
-            Some((_, true)) => MAX_STATE_GROWTH_BYTES,
-            Some((id, false)) => self.state_bytes(id).await?,
+            Some((_, true, _)) => MAX_STATE_GROWTH_BYTES,
+            Some((id, false, context_bytes)) => self.state_bytes(id).await?.saturating_add(context_bytes),
             None => 0,
         };
         let max_bytes = match back.state() {

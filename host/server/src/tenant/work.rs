@@ -159,9 +159,14 @@ impl Work {
     /// Returns the total size of the script, its input, and the suspended execution to resume, in bytes.
     pub(super) fn bytes(&mut self) -> usize {
         let suspended = self.resumption().map_or(0, |resumption| resumption.suspended.len());
-        let Script { source, name, stdin, context, .. } = self.script();
-        let context = context.as_ref().map_or(0, |context| context.as_str().len());
+        let context = self.context_bytes();
+        let Script { source, name, stdin, .. } = self.script();
         suspended + source.len() + name.as_ref().map_or(0, String::len) + stdin.len() + context
+    }
+
+    /// Returns the size of the value of `context` in bytes.
+    pub(super) fn context_bytes(&mut self) -> usize {
+        self.script().context.as_ref().map_or(0, |context| context.as_str().len())
     }
 }
 

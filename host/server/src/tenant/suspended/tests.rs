@@ -39,6 +39,7 @@ fn stepping(has_ended: bool) -> StepwiseExecution {
         request: AuditedRequest { door: Door::Http, session: None, source: None },
         return_files: Vec::new(),
         script_bytes: 0,
+        context_bytes: 0,
         is_resumed: false,
         calls_bytes: 0,
         suspended: Arc::new([permit(), permit()]),
