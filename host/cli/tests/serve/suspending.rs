@@ -124,3 +124,18 @@ fn sessions_with_workers_resume_suspended_executions() {
     }
     assert_eq!(numbers[0], numbers[1], "the random number is the recorded one");
 }
+
+#[test]
+fn long_context_of_a_session_can_be_suspended() {
+    let server = Server::start_on(tempfile::tempdir().unwrap(), "", &["--workers", "2"]);
+    server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();
+    let context: Vec<Value> = (0..300_000_u64).map(|n| json!([n * n % 1_009 % 10])).collect();
+    let body = json!({
+        "source": "tools.ask()", "context": context, "tools": [{ "name": "ask" }], "suspendable": true,
+    });
+    let json_bytes = body.to_string().len();
+    let waiting = server.post("/v1/sessions/s/execute", &body);
+    assert_eq!(waiting.status, 202, "{waiting:?}");
+    let bytes = suspend(&server, waiting.json()["execution"].as_str().unwrap());
+    assert!(bytes.len() > 3 * json_bytes, "the state contains objects: {} and {json_bytes}", bytes.len());
+}
