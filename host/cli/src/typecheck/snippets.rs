@@ -127,7 +127,7 @@ fn descriptions(output: &str, name: &str) -> String {
     let syntax = format!("error[{SYNTAX}]");
     let parts = output.split("\n\n").filter(|part| part.starts_with("error[") && !part.starts_with(&syntax));
     let text: String = parts.take(MAX_DIAGNOSTICS).flat_map(|part| [part, "\n\n"]).collect();
-    text.replace(&format!("{SCRIPT}:"), &format!("{name}:"))
+    text.replace(&format!("--> {SCRIPT}:"), &format!("--> {name}:"))
 }
 
 #[cfg(test)]
