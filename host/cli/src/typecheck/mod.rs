@@ -7,6 +7,7 @@
 //!
 //! | file | content |
 //! |---|---|
+//! | `assigned` | attributes that a script adds to its objects |
 //! | `checker` | the pinned program, its configuration and its rules |
 //! | `declarations` | the globals of scripts |
 //! | `variables` | the global variables of a session |
@@ -15,6 +16,7 @@
 //! | `snippets` | snippets that run one after the other in a session |
 //! | `warm` | processes that check many scripts |
 
+mod assigned;
 mod checker;
 mod declarations;
 mod findings;
@@ -148,7 +150,9 @@ impl TypeChecker {
     ) -> anyhow::Result<Vec<Diagnostic>> {
         let mut found = self.find_reported_errors(script, cancel)?;
         let uses = PackageUses::of(script.source);
-        found.retain(|error| !uses.can_explain(&error.message));
+        found.retain(|Diagnostic { message, .. }| {
+            !uses.can_explain(message) && !assigned::is_assigned(script.source, message)
+        });
         Ok(found)
     }
 
