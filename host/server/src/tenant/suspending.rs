@@ -15,8 +15,8 @@ const MAX_JOURNAL_BYTES: usize = 2 << 20;
 /// Maximum number of bytes by which a session's state before the execution can exceed its stored state, without the
 /// value of `context`. Setting `context` changes a few pages of memory.
 const MAX_STATE_GROWTH_BYTES: usize = 256 << 10;
-/// Maximum size of the value of `context` in a session's state, per byte of its JSON. The interpreters' objects for short
-/// numbers and lists are up to six times as long as the JSON, even when they are compressed.
+/// Maximum size of the value of `context` in a session's state, per byte of its JSON. The interpreters' objects for
+/// short numbers and lists are up to six times as long as the JSON, even when they are compressed.
 const MAX_CONTEXT_GROWTH: usize = 8;
 
 impl StepwiseExecution {
