@@ -1,5 +1,6 @@
 //! Suspension of executions as bytes, while they wait for answers to tool calls.
 
+use glovebox::Suspended;
 use glovebox_sessions::SessionId;
 use tracing::{Instrument as _, Span};
 
@@ -55,7 +56,8 @@ impl Tenant {
         let back = self.inner.suspended.take_to_suspend(execution).await?;
         let session = match back.state() {
             Some(SuspensionState::Waiting(stepping)) => {
-                let context_bytes = stepping.context_bytes.saturating_mul(MAX_CONTEXT_GROWTH);
+                // Longer bytes cannot be resumed.
+                let context_bytes = stepping.context_bytes.saturating_mul(MAX_CONTEXT_GROWTH).min(Suspended::MAX_BYTES);
                 stepping.request.session.clone().map(|id| (id, stepping.is_resumed, context_bytes))
             }
             _ => None,
