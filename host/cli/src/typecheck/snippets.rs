@@ -79,7 +79,9 @@ impl TypeChecker {
         let configuration = checker::strict_configuration(snippet.version);
         let failed = "cannot write the files for the type checker";
         let dir = write(&configuration, &declarations(snippet), snippet.source).context(failed)?;
-        for (file, text) in [(format!("{STUBS}.pyi"), snippet.stubs), (format!("{EARLIER}.py"), snippet.earlier)] {
+        // `__all__` would hide names from `import *`.
+        let earlier = snippet.earlier.replace("__all__", "_all_");
+        for (file, text) in [(format!("{STUBS}.pyi"), snippet.stubs), (format!("{EARLIER}.py"), earlier.as_str())] {
             fs::write(dir.path().join(file), text).context(failed)?;
         }
         self.run(dir.path(), mode, cancel)

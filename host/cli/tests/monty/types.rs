@@ -38,6 +38,7 @@ fn snippets_with_type_errors_do_not_run() {
         // A snippet, the kind of its answer, and a part of the answer.
         ("x: int = 6", COMPLETE, ""),
         ("_y = 1; import json", COMPLETE, ""),
+        ("__all__ = ['x']", COMPLETE, ""),
         ("x.real\nx += 1; x.upper()", TYPING_ERROR, "main.py:2:9: error["),
         ("def f(a: int): return a\nf('a')", TYPING_ERROR, "Expected `int`"),
         ("s: str = x", TYPING_ERROR, "not assignable to `str`"),
