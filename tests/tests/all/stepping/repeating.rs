@@ -167,8 +167,8 @@ fn time_counts_in_memory_and_not_while_suspended() {
 
 #[test]
 fn time_limit_includes_the_time_before_each_suspension() {
-    const PAUSE: Duration = Duration::from_millis(150);
-    let sandbox = stepped(Language::Python, &[], |policy| policy.limits.timeout_ms = 600);
+    const PAUSE: Duration = Duration::from_millis(500);
+    let sandbox = stepped(Language::Python, &[], |policy| policy.limits.timeout_ms = 3000);
     let mut started = sandbox.start(request("tools.ask(q=1)")).unwrap();
     let mut waits = 0;
     let execution = loop {
