@@ -59,11 +59,11 @@ test('errors are in the result', async () => {
   };
   assert.deepEqual(await executor.execute('async () => { throw new Error("mine") }', fns), { result: undefined, error: 'mine' });
   assert.equal((await executor.execute('async () => codemode.fail()', fns)).error, 'no such luck');
-  assert.match((await executor.execute('async () => codemode.absent()', fns)).error ?? '', /there is no function codemode\.absent/);
-  assert.match((await executor.execute('async () => codemode.constructor()', fns)).error ?? '', /there is no function codemode\.constructor/);
+  assert.match((await executor.execute('async () => codemode.absent()', fns)).error ?? '', /^Tool \"absent\" not found/);
+  assert.match((await executor.execute('async () => codemode.constructor()', fns)).error ?? '', /^Tool \"constructor\" not found/);
   assert.match((await executor.execute('async () => { for (;;); }', fns)).error ?? '', /fuel/);
   assert.match((await executor.execute('async () => {', fns)).error ?? '', /./);
-  assert.match((await executor.execute('async () => 1', [{ name: 'a b', fns }])).error ?? '', /must be an identifier/);
+  assert.match((await executor.execute('async () => 1', [{ name: 'a b', fns }])).error ?? '', /not a valid JavaScript identifier/);
 });
 
 test('providers have namespaces, preludes and connectors', async () => {

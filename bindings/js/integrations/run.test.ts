@@ -63,7 +63,7 @@ test('results and errors are those of the package', async () => {
     await assert.rejects(runner.run({ source, hostFunctions, limits }), expected, source);
   }
   await assert.rejects(runner.run({ source: 'for (;;);', abortSignal: AbortSignal.timeout(100) }), (error) => RunError.isInstance(error) && error.code === 'RUN_ABORTED');
-  await assert.rejects(runner.run({ source: '', hostFunctions: { 'a b': {} } }), /Invalid host function name: a b/);
+  await assert.rejects(runner.run({ source: '', hostFunctions: { 'a b': {} } }), /Invalid host function namespace: a b/);
   assert.equal((await runner.run<string>({ source: 'return typeof tools.constructor + typeof tools.then', hostFunctions })).status, 'completed');
 });
 

@@ -4,6 +4,7 @@
  */
 import { Opaque, type Sandbox, type SandboxOptions, createSandbox } from 'glovebox-sandbox';
 import { SANDBOX_CODEC, decode, encode } from './binary.ts';
+import { checkNames, functionsOf } from './codemode-names.ts';
 import { stringifyJson } from './json.ts';
 import { MAX_CHARACTERS, adapterLimits, shorten } from './report.ts';
 
@@ -14,7 +15,8 @@ export interface ExecuteResult {
   logs?: string[];
 }
 
-type HostFunction = (...values: unknown[]) => Promise<unknown>;
+/** A function of the host that scripts can call. */
+export type HostFunction = (...values: unknown[]) => Promise<unknown>;
 
 /** Functions in a namespace: the framework's `ResolvedProvider`. */
 export interface ResolvedProvider {
@@ -33,11 +35,6 @@ export interface ConnectorBinding {
 /** The options of a sandbox, except those that the executor sets itself. */
 export type GloveboxExecutorOptions = Omit<SandboxOptions, 'language' | 'tools'>;
 
-const NAME = /^[A-Za-z_$][\w$]*$/;
-
-/** Globals that a provider must not replace. Names that begin with two underscores are also reserved. */
-const GLOBALS = new Set(['Promise', 'setTimeout', 'Error', 'console']);
-
 /** The property of a connector's result that asks the script to stop. */
 const CONTROL = '__codemode_control__';
 
@@ -52,35 +49,8 @@ const PREPARE = `var __glovebox = ((host, log) => {
   console.warn = (...values) => log('[warn]', ...values);
   console.error = (...values) => log('[error]', ...values);
   const result = (value) => { try { return encode(value); } catch { return value; } };
-  return { result, call: async (request) => decode(await host({ ...request, args: encode(request.args) })) };
+  return { result, call: async (request) => decode((await host({ ...request, args: encode(request.args) })).result) };
 })(tools.host_function, console.log);`;
-
-/** Converts a function's name to an identifier for scripts, like the framework's executor. */
-function scriptName(name: string): string {
-  const plain = name.replace(/[-.\s]/g, '_').replace(/[^\w$]/g, '') || '_';
-  return /^\d/.test(plain) ? `_${plain}` : plain;
-}
-
-/** Returns a provider's functions, keyed by the names that scripts use. Throws if two functions have the same name. */
-function functionsOf({ name: provider, fns }: ResolvedProvider): Map<string, HostFunction> {
-  const functions = new Map<string, HostFunction>();
-  for (const [name, call] of Object.entries(fns)) {
-    const plain = scriptName(name);
-    if (functions.has(plain)) throw new TypeError(`two functions of the provider ${JSON.stringify(provider)} both sanitize to ${JSON.stringify(plain)}; rename one`);
-    functions.set(plain, call);
-  }
-  return functions;
-}
-
-/** Throws if the name of a provider or connector is reserved, is not an identifier, or is not unique. */
-function checkNames(named: readonly { name: string }[]): void {
-  for (const [index, { name }] of named.entries()) {
-    const shown = JSON.stringify(name);
-    if (GLOBALS.has(name) || name.startsWith('__')) throw new TypeError(`Provider name ${shown} is reserved`);
-    if (!NAME.test(name)) throw new TypeError(`the name of a provider must be an identifier, not ${shown}`);
-    if (named.findIndex((other) => other.name === name) !== index) throw new TypeError(`Duplicate provider name ${shown}`);
-  }
-}
 
 /**
  * Builds the script: the namespaces, whose functions call the host, followed by the code. The code is an async arrow
@@ -89,7 +59,7 @@ function checkNames(named: readonly { name: string }[]): void {
 function scriptOf(run: string, providers: { name: string; prelude?: string }[], code: string): string {
   const lines = providers.map(({ name, prelude }) => {
     const call = `(...args) => __glovebox.call({ run: ${JSON.stringify(run)}, provider: ${JSON.stringify(name)}, name, args })`;
-    return `var ${name} = new Proxy(Object.create(null), { get: (own, name) => name in own ? own[name] : name === 'then' ? undefined : ${call} });\n${prelude ?? ''}`;
+    return `var ${name} = new Proxy(Object.create(null), { get: (own, name) => name in own ? own[name] : name === 'then' || typeof name !== 'string' ? undefined : ${call} });\n${prelude ?? ''}`;
   });
   return `${PREPARE}\n${lines.join('\n')}\n__glovebox.result(await (${code}\n)())`;
 }
@@ -131,7 +101,8 @@ export class GloveboxExecutor implements AsyncDisposable {
       execute: async ({ run, provider, name, args }: { run: string; provider: string; name: string; args: unknown[] }) => {
         const answer = this.#runs.get(run);
         if (!answer) throw new Error('the execution has ended');
-        return encode(await answer(provider, name, decode(rounded(args)) as unknown[]));
+        // Without a result, the script receives `undefined`.
+        return { result: encode(await answer(provider, name, decode(rounded(args)) as unknown[])) };
       },
     };
     this.#sandbox ??= createSandbox({
@@ -157,13 +128,15 @@ export class GloveboxExecutor implements AsyncDisposable {
     const run = crypto.randomUUID();
     try {
       const all = [...given, ...connectors];
-      checkNames(all);
+      checkNames(given, connectors);
       const functions = new Map(given.map((provider) => [provider.name, functionsOf(provider)]));
       this.#runs.set(run, async (provider, name, values) => {
         const connector = connectors.find((each) => each.name === provider);
         if (connector) return controlled(await connector.binding.callTool(name, values[0]));
-        const call = functions.get(provider)?.get(name);
-        if (!call) throw new Error(`there is no function ${provider}.${name}`);
+        const all = functions.get(provider);
+        // The framework's types for the model append `_` to reserved words.
+        const call = all?.get(name) ?? (name.endsWith('_') ? all?.get(name.slice(0, -1)) : undefined);
+        if (!call) throw new Error(`Tool ${JSON.stringify(name)} not found`);
         return call(...values);
       });
       const sandbox = await this.#open();

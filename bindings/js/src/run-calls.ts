@@ -54,6 +54,9 @@ export function getHostFunctionContext(): HostFunctionContext {
   return context;
 }
 
+/** The interval without calls after which an interrupted script is stopped, in milliseconds. */
+const SETTLE_MS = 10;
+
 /** Converts a value to JSON text. */
 function textOf(value: unknown): string {
   return JSON.stringify(encode(value)) ?? 'null';
@@ -87,6 +90,7 @@ interface ExecutionOptions {
   hostFunctions?: HostFunctions;
   abortSignal?: AbortSignal;
   resolutions?: { interruptionId: string; value: unknown }[];
+  limits: { maxHostFunctionArgumentsBytes: number; maxHostFunctionOutputBytes: number };
 }
 
 /** An execution whose calls are answered from the record or by the host's functions. */
@@ -103,6 +107,8 @@ export class Execution {
   readonly errors: RunError[] = [];
   /** The number of host functions that are running. */
   #running = 0;
+  /** Stops the script when it fires. */
+  #timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(options: ExecutionOptions, state: ContinuationState) {
     this.#options = options;
@@ -130,6 +136,10 @@ export class Execution {
     this.#seen.add(index);
     // Large integers are rounded to JavaScript numbers.
     const text = stringifyJson(given);
+    const { maxHostFunctionArgumentsBytes, maxHostFunctionOutputBytes } = this.#options.limits;
+    if (Buffer.byteLength(text) > maxHostFunctionArgumentsBytes) {
+      throw this.#failed(new RunError(`The host function arguments exceed the ${maxHostFunctionArgumentsBytes} byte size limit.`, 'RUN_USER_SOURCE_ERROR'));
+    }
     const args = JSON.parse(text) as unknown[];
     const recorded = this.#state.calls[index - 1];
     if (recorded && (recorded.name !== name || recorded.args !== text)) throw new RunProtocolError('The script behaves differently than before.');
@@ -155,6 +165,9 @@ export class Execution {
     const record = (result: Recorded): void => void (this.#state.calls[index - 1] = result);
     try {
       const result = await contexts.run(context, async () => call(...(decode(args) as unknown[])));
+      if (Buffer.byteLength(textOf(result)) > maxHostFunctionOutputBytes) {
+        throw new RunError(`The host function result exceeds the ${maxHostFunctionOutputBytes} byte size limit.`, 'RUN_SERIALIZATION_ERROR');
+      }
       const value = textOf({ value: result, now: Date.now() });
       record({ name, args: text, status: 'fulfilled', value });
       return resultOf(value);
@@ -176,10 +189,14 @@ export class Execution {
     return error;
   }
 
-  /** Returns a promise that never resolves. Stops the script when no other call is running. */
+  /**
+   * Returns a promise that never resolves. Stops the script when no other call has arrived for a while and none is
+   * running: the calls of a `Promise.all` arrive one after the other.
+   */
   #wait(): Promise<never> {
-    const stop = (): void => void (this.#running === 0 ? this.#stop.abort() : setTimeout(stop, 10));
-    setTimeout(stop, 0);
+    const stop = (): void => void (this.#running === 0 ? this.#stop.abort() : (this.#timer = setTimeout(stop, SETTLE_MS)));
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(stop, SETTLE_MS);
     return new Promise(() => undefined);
   }
 }

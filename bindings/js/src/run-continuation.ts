@@ -31,6 +31,8 @@ export interface ContinuationCodec<Token = string> {
 export interface SignedContinuationCodecOptions {
   /** The signing key, at least 32 bytes. */
   secret: string | Uint8Array;
+  /** Earlier keys, which are still accepted for tokens. */
+  verificationSecrets?: readonly (string | Uint8Array)[];
   /** The age at which a token expires, in milliseconds. Default: 24 hours. */
   maxAgeMs?: number;
 }
@@ -38,11 +40,20 @@ export interface SignedContinuationCodecOptions {
 const DAY_MS = 86_400_000;
 const MIN_SECRET_BYTES = 32;
 
-/** Returns a codec whose tokens are signed, but not encrypted. A token can be used several times. */
-export function createSignedContinuationCodec({ secret, maxAgeMs = DAY_MS }: SignedContinuationCodecOptions): ContinuationCodec {
+function keyOf(secret: string | Uint8Array): Buffer {
   const key = Buffer.from(secret as string);
   if (key.length < MIN_SECRET_BYTES) throw new TypeError(`the secret is ${key.length} bytes long; use at least ${MIN_SECRET_BYTES} bytes`);
-  const sign = (text: string): string => createHmac('sha256', key).update(text).digest('base64url');
+  return key;
+}
+
+/** Returns a codec whose tokens are signed, but not encrypted. A token can be used several times. */
+export function createSignedContinuationCodec({ secret, verificationSecrets = [], maxAgeMs = DAY_MS }: SignedContinuationCodecOptions): ContinuationCodec {
+  const [key, ...earlier] = [secret, ...verificationSecrets].map(keyOf) as [Buffer, ...Buffer[]];
+  const sign = (text: string, by = key): string => createHmac('sha256', by).update(text).digest('base64url');
+  const isSigned = (text: string, signature: string, by: Buffer): boolean => {
+    const [given, expected] = [Buffer.from(signature), Buffer.from(sign(text, by))];
+    return given.length === expected.length && timingSafeEqual(given, expected);
+  };
   return {
     encode(state) {
       const text = Buffer.from(JSON.stringify({ state, issuedMs: Date.now() })).toString('base64url');
@@ -50,8 +61,7 @@ export function createSignedContinuationCodec({ secret, maxAgeMs = DAY_MS }: Sig
     },
     decode(token) {
       const [text = '', signature = ''] = String(token).split('.');
-      const [given, expected] = [Buffer.from(signature), Buffer.from(sign(text))];
-      if (given.length !== expected.length || !timingSafeEqual(given, expected)) throw new RunProtocolError('The continuation is invalid.');
+      if (![key, ...earlier].some((each) => isSigned(text, signature, each))) throw new RunProtocolError('The continuation is invalid.');
       const { state, issuedMs } = JSON.parse(Buffer.from(text, 'base64url').toString()) as { state: ContinuationState; issuedMs: number };
       if (Date.now() - issuedMs > maxAgeMs) throw new RunProtocolError('The continuation has expired.');
       return state;

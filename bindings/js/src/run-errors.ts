@@ -42,6 +42,13 @@ export class RunTimeoutError extends RunError {
   }
 }
 
+/** The script made more calls than `limits.maxBridgeRequests`. */
+export class RunBridgeLimitError extends RunError {
+  constructor(message: string) {
+    super(message, 'RUN_BRIDGE_LIMIT');
+  }
+}
+
 /** A continuation is invalid, or the script behaves differently than before. */
 export class RunProtocolError extends RunError {
   constructor(message: string, details?: unknown) {

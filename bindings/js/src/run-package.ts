@@ -9,7 +9,7 @@ import { SANDBOX_CODEC, decode } from './binary.ts';
 import { stringifyJson } from './json.ts';
 import { type Call, Execution, type HostFunctions, type RunInterruption } from './run-calls.ts';
 import { type ContinuationCodec, createSignedContinuationCodec, newState } from './run-continuation.ts';
-import { RunAbortedError, RunError, RunProtocolError, RunSourceTooLargeError, RunTimeoutError } from './run-errors.ts';
+import { RunAbortedError, RunBridgeLimitError, RunError, RunProtocolError, RunSourceTooLargeError, RunTimeoutError } from './run-errors.ts';
 import { type RunLimits, limitsOf, positive } from './run-limits.ts';
 
 export { type HostFunctionContext, type HostFunctions, type RunInterruption, getHostFunctionContext } from './run-calls.ts';
@@ -68,8 +68,10 @@ export function setMaxWorkers(maxWorkers?: number): void {
 function scriptOf(source: string, functions: HostFunctions): string {
   const groups = Object.entries(functions).map(([group, members]) => {
     const names = Object.keys(members);
-    const odd = [group, ...names].find((name) => !IDENTIFIER.test(name) || name.startsWith('__run') || name === 'then');
-    if (odd !== undefined) throw new TypeError(`Invalid host function name: ${odd}`);
+    const isOdd = (name: string): boolean => !IDENTIFIER.test(name) || name.startsWith('__run') || name === 'then';
+    if (isOdd(group)) throw new TypeError(`Invalid host function namespace: ${group}`);
+    const odd = names.find(isOdd);
+    if (odd !== undefined) throw new TypeError(`Invalid host function name: ${group}.${odd}`);
     const calls = names.map((name) => `${name}: (...args) => __run.call(${JSON.stringify(`${group}.${name}`)}, args)`);
     return `var ${group} = Object.freeze({ __proto__: null, ${calls.join(', ')} });`;
   });
@@ -98,21 +100,23 @@ ${source}
 
 /** Converts the value of a script to the result of the run. */
 function resultOf(value: unknown, maxBytes: number): unknown {
-  if (value instanceof Opaque) throw new RunError(`The result is not JSON-serializable: ${value.repr}`);
+  if (value instanceof Opaque) throw new RunError(`The result is not JSON-serializable: ${value.repr}`, 'RUN_SERIALIZATION_ERROR');
   if (value === undefined) return undefined;
   const text = stringifyJson(value);
-  if (Buffer.byteLength(text) > maxBytes) throw new RunError(`The result exceeds the ${maxBytes} byte size limit.`);
+  if (Buffer.byteLength(text) > maxBytes) throw new RunError(`The result exceeds the ${maxBytes} byte size limit.`, 'RUN_SERIALIZATION_ERROR');
   // Large integers are rounded to JavaScript numbers.
   return decode(JSON.parse(text));
 }
 
 /** Converts a failed run to an error of the `run` package. */
-function failure(run: Run, errors: RunError[], timeoutMs: number): Error {
+function failure(run: Run, errors: RunError[], { timeoutMs, maxBridgeRequests }: { timeoutMs: number; maxBridgeRequests: number }): Error {
   const { kind, type, message = '', resource } = run.outcome;
   if (kind === 'exhausted' && resource === 'time') return new RunTimeoutError(timeoutMs);
   if (kind !== 'raised') return new RunError(run.outcome.toString());
   const known = errors.findLast((error) => error.message === message);
-  return known ?? Object.assign(new Error(message), { name: type || 'Error' });
+  if (known) return known;
+  if (type === 'ToolLimit' && run.toolCalls.length >= maxBridgeRequests) return new RunBridgeLimitError(message);
+  return Object.assign(new RunError(message, 'RUN_USER_SOURCE_ERROR'), { name: type || 'Error' });
 }
 
 /** Creates a runner. Its `run` method executes scripts with these options. */
@@ -135,7 +139,10 @@ export function createRunner<Token = string>(options: RunnerOptions<Token> = {})
       const scope = createHash('sha256').update(JSON.stringify([script, options.continuationAudience, input.continuationContext])).digest('base64');
       const state = input.continuation === undefined ? newState(scope) : await needed().decode(input.continuation);
       if (state.scope !== scope) throw new RunProtocolError('The continuation belongs to another script, other functions or another context.');
-      const execution = new Execution(input, state);
+      if (input.continuation === undefined && input.resolutions?.length) throw new RunProtocolError('Interruption resolutions require a continuation.');
+      const unknown = input.resolutions?.find(({ interruptionId }) => !state.calls.some((call) => call?.status === 'interrupted' && call.id === interruptionId));
+      if (unknown) throw new RunProtocolError(`The continuation has no interruption ${unknown.interruptionId}.`);
+      const execution = new Execution({ ...input, limits }, state);
       const schema = { type: 'object', properties: { index: { type: 'integer', minimum: 1, maximum: limits.maxBridgeRequests }, name: { type: 'string' }, args: { type: 'array' } }, required: ['index', 'name', 'args'] };
       await using sandbox = await createSandbox({
         ...options.sandbox,
@@ -156,7 +163,7 @@ export function createRunner<Token = string>(options: RunnerOptions<Token> = {})
       const session = await sandbox.session();
       try {
         const run = await session.execute(script, { name: 'code.ts', signal: execution.signal });
-        if (!run.ok) throw failure(run, execution.errors, timeoutMs);
+        if (!run.ok) throw failure(run, execution.errors, limits);
         return { status: 'completed', value: resultOf(run.value, maxResultBytes) as Output };
       } catch (error) {
         if (abortSignal?.aborted) throw new RunAbortedError();
