@@ -6,9 +6,11 @@ import importlib
 import subprocess
 import sys
 import unittest
+from pathlib import Path
 from unittest import mock
 
 from glovebox_sandbox import Tool
+from glovebox_sandbox.integrations import _common
 from glovebox_sandbox.integrations._common import CodeTool, shorten
 
 FRAMEWORKS = {
@@ -23,6 +25,19 @@ FRAMEWORKS = {
     "smolagents": ("smolagents", "smolagents"),
     "strands": ("strands", "strands-agents"),
 }
+
+
+MAX_LINES = 200
+
+
+class Adapters(unittest.TestCase):
+    def test_adapters_are_short(self) -> None:
+        # Code that several adapters need belongs into the modules with an underscore.
+        directory = Path(_common.__file__).parent
+        lines = {name: len((directory / f"{name}.py").read_text().splitlines()) for name in FRAMEWORKS}
+        self.assertEqual({name: count for name, count in lines.items() if count > MAX_LINES}, {})
+        modules = {path.stem for path in directory.glob("*.py") if not path.stem.startswith("_")}
+        self.assertEqual(modules, {*FRAMEWORKS})
 
 
 class Missing(unittest.TestCase):

@@ -106,6 +106,10 @@ class Sessions(unittest.IsolatedAsyncioTestCase):
         os.symlink("y", os.path.join(self.client._workspaces[self.session.state.session_id].directory, "d/link"))
         self.assertTrue(await self.session.same_file("d/y", "d/link"))
         self.assertFalse(await self.session.same_file("d/y", "d/link", follow_symlinks=False))
+        os.symlink("../in", os.path.join(self.client._workspaces[self.session.state.session_id].directory, "d/to"))
+        self.assertFalse(await self.session.same_file("d/to", "d/to", follow_symlinks=False))
+        await self.session.rm("d/to")
+        self.assertTrue(await self.session.same_file("in/a.txt", "/app/in/a.txt", follow_symlinks=False))
         await self.session.mkdir("e/f", parents=True)
         for _ in range(2):
             await self.session.rm("e", recursive=True)

@@ -9,6 +9,7 @@ import re
 import shlex
 import tempfile
 import threading
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -51,6 +52,9 @@ def operation(name, path, to):
     try:
         if name == "stat":
             return entry(os.stat(path) and path)
+        if name == "is_link":
+            os.lstat(path)
+            return os.path.islink(path)
         if name == "list":
             return [entry(os.path.join(path, each)) for each in sorted(os.listdir(path))]
         if name == "walk":
@@ -96,6 +100,11 @@ class Result:
     is_timeout: bool = False
     truncated: bool = False
 
+    @property
+    def text(self) -> tuple[str, str]:
+        """Standard output and standard error as text."""
+        return self.stdout.decode(errors="replace"), self.stderr.decode(errors="replace")
+
 
 class Workspace:
     """A host directory at `/app`. Each command runs there in a new interpreter."""
@@ -111,6 +120,7 @@ class Workspace:
         limits = DEFAULT_LIMITS if limits is None else limits
         self._env = _check.mapping("env", options.pop("env", None), lambda name, value: _check.of(name, str, value))
         self._options = {"workspace": self.directory, "limits": limits, **options}
+        self.id = uuid.uuid4().hex
         self._checked = _ThreadedSandbox(env=self._env, **self._options)
         self._threads: _Threads | None = None
         self._lock = threading.Lock()
@@ -222,6 +232,11 @@ class Workspace:
         except OSError:
             return False
 
+    def is_link(self, path: str) -> bool:
+        """Returns `True` if the path is a link, also one without a target."""
+        is_link: bool = self._operate("is_link", path)
+        return is_link
+
     def entries(self, path: str = ROOT) -> list[Entry]:
         """Lists a directory."""
         return [Entry(*each) for each in self._operate("list", path)]
@@ -262,6 +277,21 @@ class Workspace:
             self._temporary.cleanup()
         if self._threads is not None:
             self._threads.close()
+
+
+class WorkspaceOwner:
+    """Base class of the adapters that have one workspace."""
+
+    def __init__(self, *, limits: Limits | None = None, **options: Any) -> None:
+        """`limits` and the other options are those of `Sandbox`, except `files`. Without `workspace`, the files are in a
+        temporary directory. By default, the timeout of a command or script is 60 seconds.
+        """
+        super().__init__()
+        self._workspace = Workspace(limits=limits, **options)
+
+    def close(self) -> None:
+        """Removes the temporary directory."""
+        self._workspace.close()
 
 
 def _within(path: str) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import uuid
 from datetime import datetime, timezone
 from typing import Any
 
 from ..errors import GloveboxError
-from ..types import Limits
 from ._common import not_installed
-from ._workspace import DESCRIPTION, ROOT, Entry, Result, Workspace
+from ._workspace import DESCRIPTION, ROOT, Entry, Result, WorkspaceOwner
 
 try:
     from deepagents.backends.protocol import (
@@ -45,24 +43,17 @@ in the `system_prompt`."""
 _FAILURES = (OSError, ValueError, GloveboxError)
 
 
-class GloveboxBackend(SandboxBackendProtocol):
+class GloveboxBackend(WorkspaceOwner, SandboxBackendProtocol):
     """A backend that runs the Python commands of a deep agent, and stores its files:
     `CompositeBackend(default=GloveboxBackend(), routes={}, artifacts_root="/app")`.
 
     Each command runs in a new interpreter; files persist. Commands can only run Python, because there is no shell.
     """
 
-    def __init__(self, *, limits: Limits | None = None, **options: Any) -> None:
-        """`limits` and the other options are those of `Sandbox`, except `files`. Without `workspace`, the files are in a
-        temporary directory. By default, the timeout of a command is 60 seconds.
-        """
-        self._workspace = Workspace(limits=limits, **options)
-        self._id = uuid.uuid4().hex
-
     @property
     def id(self) -> str:
         """The backend's ID."""
-        return self._id
+        return self._workspace.id
 
     def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
         """Runs a command that starts Python. Any other command fails with exit code 127."""
@@ -184,14 +175,8 @@ class GloveboxBackend(SandboxBackendProtocol):
             return None, str(error)
         return None, None
 
-    def close(self) -> None:
-        """Removes the temporary directory."""
-        self._workspace.close()
-
-
 def _response(result: Result) -> ExecuteResponse:
-    output = (result.stdout + result.stderr).decode(errors="replace")
-    return ExecuteResponse(output=output, exit_code=result.exit_code, truncated=result.truncated)
+    return ExecuteResponse(output="".join(result.text), exit_code=result.exit_code, truncated=result.truncated)
 
 
 def _info(entry: Entry) -> FileInfo:

@@ -106,23 +106,16 @@ class GloveboxSandboxSession(BaseSandboxSession):
         try:
             for path in (left, right):
                 await self._operate("stat", path, user=user, write=False)
-                if not follow_symlinks and await self._is_link(path, user):
+                if not follow_symlinks and await self._operate("is_link", path, user=user, write=False):
                     return False
-            return await self._real_path(left, user) == await self._real_path(right, user)
+            real: list[str] = [await self._operate("real_path", path, user=user, write=False) for path in (left, right)]
+            return real[0] == real[1]
         except WorkspaceReadNotFoundError:
             return False
 
-    async def _real_path(self, path: Path | str, user: object) -> Path:
-        return Path(await self._operate("real_path", path, user=user, write=False))
-
-    async def _is_link(self, path: Path | str, user: object) -> bool:
-        whole: Path = self.normalize_path(path)
-        parent = await self._real_path(whole.parent, user) if whole != Path(ROOT) else whole.parent
-        return await self._real_path(whole, user) != parent / whole.name
-
     async def _refuse_directory(self, path: Path | str, user: object) -> None:
         entry = await self._operate("stat", path, user=user, write=False)
-        if entry.kind == "directory" and not await self._is_link(path, user):
+        if entry.kind == "directory" and not await self._operate("is_link", path, user=user, write=False):
             raise WorkspaceArchiveWriteError(path=Path(path), message=f"{path} is a directory")
 
     async def running(self) -> bool:

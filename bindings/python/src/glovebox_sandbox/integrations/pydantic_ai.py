@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..types import Limits
 from ._common import CodeTool, adapter, not_installed
-from ._workspace import DESCRIPTION, ROOT, Entry, Workspace
+from ._workspace import DESCRIPTION, ROOT, Entry, WorkspaceOwner
 
 try:
     from pydantic_ai import Tool
@@ -49,19 +47,14 @@ def run_code_tool(code_tool: CodeTool) -> Tool[Any]:
     return Tool(run_code, takes_ctx=False, name=code_tool.name, description=code_tool.description)
 
 
-class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, SupportsRealpath):
+class GloveboxWorkspace(WorkspaceOwner, WorkspaceBackend, SupportsCommands, SupportsFilesystem, SupportsRealpath):
     """A workspace for an agent's tools: `agent.run(…, workspace=GloveboxWorkspace())`.
 
     Each command runs in a new interpreter; files persist. Commands can only run Python, because there is no shell.
     """
 
-    def __init__(self, *, limits: Limits | None = None, **options: Any) -> None:
-        """`limits` and the other options are those of `Sandbox`, except `files`. Without `workspace`, the files are in a
-        temporary directory. By default, the timeout of a command is 60 seconds.
-        """
-        self._workspace = Workspace(limits=limits, **options)
-        self._ref: WorkspaceRef | None = None
-        self._is_closed = False
+    _ref: WorkspaceRef | None = None
+    _is_closed = False
 
     @property
     def ref(self) -> WorkspaceRef | None:
@@ -71,7 +64,7 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
     def _require_open(self) -> None:
         if self._is_closed:
             raise WorkspaceUnavailableError("the workspace was closed; create a new one")
-        self._ref = self._ref or WorkspaceRef(provider="glovebox", id=uuid.uuid4().hex)
+        self._ref = self._ref or WorkspaceRef(provider="glovebox", id=self._workspace.id)
 
     async def _call(self, method: str, *args: Any, **options: Any) -> Any:
         self._require_open()
@@ -103,7 +96,7 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
         if isinstance(command, str) != shell:
             raise TypeError("use shell=True for a string, and shell=False for a list of arguments")
         result = await self._call("run", command, env=env, timeout=timeout)
-        stdout, stderr = result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
+        stdout, stderr = result.text
         if result.is_timeout:
             raise WorkspaceTimeoutError("the command exceeded its timeout", stdout=stdout, stderr=stderr)
         if result.truncated:
@@ -156,7 +149,7 @@ class GloveboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, 
     def close(self) -> None:
         """Removes the temporary directory."""
         self._is_closed = True
-        self._workspace.close()
+        super().close()
 
 
 def _entry(entry: Entry) -> FileEntry:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from ..types import Limits
 from ._common import not_installed
-from ._workspace import DESCRIPTION, Result, Workspace
+from ._workspace import DESCRIPTION, Result, WorkspaceOwner
 
 try:
     from strands.sandbox import LANGUAGE_PATTERN, ExecutionResult, FileInfo, Sandbox, StreamChunk
@@ -19,18 +18,12 @@ except ImportError as error:
     raise not_installed("strands-agents", error) from error
 
 
-class GloveboxSandbox(Sandbox):
+class GloveboxSandbox(WorkspaceOwner, Sandbox):
     """A sandbox that runs an agent's Python code and stores its files: `Agent(sandbox=GloveboxSandbox())`.
 
     The agent gets the tools `python_repl` and `file_editor`. Each script runs in a new interpreter; files persist.
     Commands can only run Python, because there is no shell.
     """
-
-    def __init__(self, *, limits: Limits | None = None, **options: Any) -> None:
-        """`limits` and the other options are those of `Sandbox`, except `files`. Without `workspace`, the files are in a
-        temporary directory. By default, the timeout of a script is 60 seconds.
-        """
-        self._workspace = Workspace(limits=limits, **options)
 
     def get_tools(self) -> list[AgentTool]:
         """Returns the tools that the agent gets, unless it has tools with the same names."""
@@ -93,13 +86,8 @@ class GloveboxSandbox(Sandbox):
             raise SandboxPathNotFoundError(path) from None
         return [FileInfo(each.path.rpartition("/")[2], each.kind == "directory", each.size) for each in entries]
 
-    def close(self) -> None:
-        """Removes the temporary directory."""
-        self._workspace.close()
-
-
 def _chunks(result: Result, timeout: float | None) -> list[StreamChunk | ExecutionResult]:
-    stdout, stderr = result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
+    stdout, stderr = result.text
     if result.is_timeout:
         raise SandboxTimeoutError(timeout, stdout, stderr)
     chunks = [StreamChunk(text, kind) for text, kind in ((stdout, "stdout"), (stderr, "stderr")) if text]
