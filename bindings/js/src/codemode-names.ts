@@ -1,7 +1,6 @@
 // The names of providers, connectors and functions in Code Mode.
 import type { HostFunction, ResolvedProvider } from './codemode.ts';
-
-const NAME = /^[A-Za-z_$][\w$]*$/;
+import { IDENTIFIER } from './report.ts';
 
 /** Globals that a provider must not replace. Names that begin with two underscores are also reserved. */
 const GLOBALS = new Set(['Promise', 'setTimeout', 'Error', 'console']);
@@ -35,7 +34,7 @@ export function checkNames(providers: readonly { name: string }[], connectors: r
   const check = (kind: string, name: string, duplicate: string): void => {
     const shown = JSON.stringify(name);
     if (GLOBALS.has(name) || name.startsWith('__')) throw new TypeError(`${kind} name ${shown} is reserved`);
-    if (!NAME.test(name)) throw new TypeError(`${kind} name ${shown} is not a valid JavaScript identifier`);
+    if (!IDENTIFIER.test(name)) throw new TypeError(`${kind} name ${shown} is not a valid JavaScript identifier`);
     if (seen.has(name)) throw new TypeError(duplicate);
     seen.add(name);
   };

@@ -1,18 +1,24 @@
-// Reports of runs for the models that write the scripts.
+// Parts that several adapters share: limits, names, and reports of runs for the models that write the scripts.
 import type { Limits, SandboxOptions } from './options.ts';
 import type { Run } from './run.ts';
 
 /** The fields of a run that a report uses. */
 type Reported = Pick<Run, 'ok' | 'stdout' | 'stderr' | 'valueRepr' | 'outcome' | 'guidance' | 'rolledBackTo'>;
 
+/** The names that scripts can use without quotation marks. */
+export const IDENTIFIER = /^[A-Za-z_$][\w$]*$/;
+
 /** Default maximum length of a report, in characters. */
 export const MAX_CHARACTERS = 20_000;
+
+/** The engine's default ratio of fuel to time, with which a script times out before its fuel is exhausted. */
+export const FUEL_PER_MS = 40_000_000;
 
 /**
  * The default limits of the adapters. A script's tools may call models, which can take longer than a sandbox's default
  * timeout of ten seconds.
  */
-const DEFAULT_LIMITS = { timeoutMs: 60_000, fuel: 60_000 * 40_000_000, toolTimeoutMs: 60_000, toolCalls: 1_000 } as const;
+const DEFAULT_LIMITS = { timeoutMs: 60_000, fuel: 60_000 * FUEL_PER_MS, toolTimeoutMs: 60_000, toolCalls: 1_000 } as const;
 
 /**
  * Returns the limits of an adapter. `DEFAULT_LIMITS` apply only without a `timeout` and without a daemon: a daemon's

@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto';
 import { Opaque, type Run, type SandboxOptions, createSandbox } from 'glovebox-sandbox';
 import { SANDBOX_CODEC, decode } from './binary.ts';
 import { stringifyJson } from './json.ts';
+import { FUEL_PER_MS, IDENTIFIER } from './report.ts';
 import { type Call, Execution, type HostFunctions, type RunInterruption } from './run-calls.ts';
 import { type ContinuationCodec, createSignedContinuationCodec, newState } from './run-continuation.ts';
 import { RunAbortedError, RunBridgeLimitError, RunError, RunProtocolError, RunSourceTooLargeError, RunTimeoutError } from './run-errors.ts';
@@ -46,13 +47,8 @@ export interface RunnerOptions<Token = string> {
   sandbox?: Omit<SandboxOptions, 'language' | 'tools' | 'limits' | 'seed' | 'clockNs'>;
 }
 
-/** The engine's default ratio of fuel to time, with which a script times out before its fuel is exhausted. */
-const FUEL_PER_MS = 40_000_000;
-
 /** Minimum memory that the interpreter needs, in bytes. */
 const MIN_MEMORY_BYTES = 32 << 20;
-
-const IDENTIFIER = /^[A-Za-z_$][\w$]*$/;
 
 /** Returns `true` for the result of an interrupted script. */
 export function isRunInterruptedResult(value: unknown): value is Extract<RunResult, { status: 'interrupted' }> {
