@@ -25,8 +25,14 @@ interface InputSchema {
 type Result = { success: true; value: unknown } | { success: false; error: Error };
 type Issues = { value: unknown; issues?: undefined } | { issues: readonly { message: string }[] };
 
-/** Maximum length of a list of tools in characters, about 1,000 tokens. */
-const MAX_LIST = 4_000;
+/** Maximum length of a list of tools in characters, at most 1,000 tokens. */
+const MAX_LIST = 3_500;
+
+/** Maximum number of names in a list. Short names with numbers take four tokens each. */
+const MAX_NAMES = 200;
+
+/** Maximum length of the note about omitted names. */
+const MAX_END = 20;
 
 /** Maximum length of a tool's description in a list, in characters. */
 const MAX_SUMMARY = 120;
@@ -88,17 +94,15 @@ export function toolList(language: string, tools: readonly NamedTool[]): string 
   if (tools.length === 0) return '';
   const call = language === 'javascript' ? 'await tools.name({ argument: value })' : 'tools.name(argument=value)';
   const whole = tools.map(signature).join('\n');
-  if (whole.length <= MAX_LIST) return `The code can call these functions: ${call}\n${whole}`;
-  const names: string[] = [];
-  for (let length = 0; names.length < tools.length; ) {
-    const name = tools[names.length]?.name ?? '';
-    length += name.length + 1;
-    if (length > MAX_LIST) break;
-    names.push(name);
-  }
-  const more = tools.length - names.length;
+  const list = `The code can call these functions: ${call}\n${whole}`;
+  if (list.length <= MAX_LIST) return list;
   const search = 'tools.search("words") returns the name, description and signature of the functions that match best.';
-  return `The code can call ${tools.length} functions: ${call}. ${search}\nNames: ${names.join(' ')}${more > 0 ? ` and ${more} more` : ''}`;
+  let names = `The code can call ${tools.length} functions: ${call}. ${search}\nNames:`;
+  for (const [index, { name }] of tools.entries()) {
+    if (index === MAX_NAMES || names.length + name.length + 1 + MAX_END > MAX_LIST) return `${names} and ${tools.length - index} more`;
+    names += ` ${name}`;
+  }
+  return names;
 }
 
 function signature({ name, description, schema }: NamedTool): string {

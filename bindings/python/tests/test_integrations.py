@@ -75,8 +75,11 @@ class Reports(unittest.TestCase):
         self.assertEqual(CodeTool(tools=[weather], description="Mine.").description, "Mine.")
         many = [Tool(weather, name=f"service_operation_number_{n}") for n in range(1_000)]
         listed = CodeTool(tools=many, language="javascript").description
-        self.assertLess(len(listed), 4_700)
+        # The list costs a model at most 1,000 tokens.
+        self.assertLessEqual(len(listed) - len(CodeTool(language="javascript").description), 3_501)
         self.assertRegex(listed, r"(?s)search\(.words.\).*\nNames: service_operation_number_0 .* and \d+ more$")
+        short = [Tool(weather, name=f"pets_do_{n}") for n in range(1_000)]
+        self.assertTrue(CodeTool(tools=short).description.endswith(" pets_do_199 and 800 more"))
         with self.assertRaisesRegex(TypeError, "tools"):
             CodeTool(tools=[3])
 

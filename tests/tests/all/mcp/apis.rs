@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use glovebox_server::mcp::{Approve, DocumentSource, OpenApiConfig, UpstreamConfig, UpstreamTransport, Upstreams};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::runtime::Runtime;
 
 use super::{
     endpoints::{Endpoint, RequestRecord, response},
-    support::{runtime, start, text},
+    support::{Mcp, runtime, start, text},
     upstreams::with,
 };
 
@@ -243,4 +243,39 @@ fn unusable_document_is_named() {
     missing.approve = Approve::Tools(vec!["createPet".into()]);
     let upstreams = start(&runtime, vec![missing], 1 << 20).unwrap();
     assert_eq!((upstreams.tools().len(), upstreams.approved_tools().len()), (2, 1));
+}
+
+/// A thousand tools cost a model at most 1,000 tokens before its first call: 3,500 bytes, if a token is 3.5 bytes long on
+/// average. A token of `o200k_base` is 4 bytes long in the text before the names, and 6 bytes in names that consist of
+/// words. Each of these names with numbers takes four tokens of 3 bytes, so their number is also limited.
+#[test]
+fn thousand_tools_cost_at_most_a_thousand_tokens() {
+    const MAX_BYTES: usize = 3_500;
+    const MAX_NAMES: usize = 200;
+    let operation = |index: u32| {
+        let parameter = json!({ "name": "fields", "in": "query", "schema": { "type": "string" } });
+        let summary = format!("Returns entry {index} of the register with its fields.");
+        let get = json!({ "operationId": format!("do_{index}"), "summary": summary, "parameters": [parameter] });
+        (format!("/entries/{index}"), json!({ "get": get }))
+    };
+    let paths: Map<String, Value> = (0..1_000).map(operation).collect();
+    let document = json!({ "openapi": "3.0.3", "servers": [{ "url": "/v1" }], "paths": paths }).to_string();
+    let endpoint =
+        Endpoint::new(move |request| (target(request) == "/api.json").then(|| response("200 OK", &document)));
+    let runtime = runtime();
+    let upstreams = started(&runtime, &endpoint, 1 << 20);
+    assert_eq!(upstreams.tools().len(), 1_000);
+    let [mut with_tools, mut without] = [&with(&upstreams, |_| {}), &Mcp::new()]
+        .map(|mcp| mcp.runtime.block_on(mcp.client().list_all_tools()).unwrap());
+    let (run, plain) = (with_tools.remove(0), without.remove(0));
+    // Only the description of `run_code` contains the tools.
+    assert_eq!(with_tools, without);
+    assert_eq!((&run.input_schema, &run.output_schema), (&plain.input_schema, &plain.output_schema));
+    let [description, plain] = [run, plain].map(|tool| tool.description.unwrap());
+    let listing = description.strip_prefix(&*plain).unwrap_or_else(|| panic!("{description}"));
+    assert!(listing.len() <= MAX_BYTES, "{}: {listing}", listing.len());
+    let (introduction, names) = listing.split_once("\nNames: ").unwrap_or_else(|| panic!("{listing}"));
+    assert!(introduction.contains("tools.search("), "{listing}");
+    assert!(names.split(' ').filter(|name| name.starts_with("pets_do_")).count() <= MAX_NAMES, "{listing}");
+    runtime.block_on(upstreams.close());
 }

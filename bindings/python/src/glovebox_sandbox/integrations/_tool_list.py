@@ -6,8 +6,14 @@ from collections.abc import Sequence
 
 from ..tools import Tool
 
-_MAX_LIST = 4_000
-"""Maximum length of a list in characters, about 1,000 tokens."""
+_MAX_LIST = 3_500
+"""Maximum length of a list in characters, at most 1,000 tokens."""
+
+_MAX_NAMES = 200
+"""Maximum number of names in a list. Short names with numbers take four tokens each."""
+
+_MAX_END = 20
+"""Maximum length of the note about omitted names."""
 
 _MAX_SUMMARY = 120
 """Maximum length of a tool's description in a list, in characters."""
@@ -20,19 +26,15 @@ def tool_list(language: str, tools: Sequence[Tool]) -> str:
     if not tools:
         return ""
     call = "await tools.name({ argument: value })" if language == "javascript" else "tools.name(argument=value)"
-    whole = "\n".join(map(_signature, tools))
+    whole = "\n".join([f"The code can call these functions: {call}", *map(_signature, tools)])
     if len(whole) <= _MAX_LIST:
-        return f"The code can call these functions: {call}\n{whole}"
-    names: list[str] = []
-    length = 0
-    for tool in tools:
-        length += len(tool.name) + 1
-        if length > _MAX_LIST:
-            break
-        names.append(tool.name)
-    more = len(tools) - len(names)
-    shown = f"Names: {' '.join(names)}" + (f" and {more} more" if more else "")
-    return f"The code can call {len(tools)} functions: {call}. {_SEARCH}\n{shown}"
+        return whole
+    names = f"The code can call {len(tools)} functions: {call}. {_SEARCH}\nNames:"
+    for index, tool in enumerate(tools):
+        if index == _MAX_NAMES or len(names) + len(tool.name) + 1 + _MAX_END > _MAX_LIST:
+            return f"{names} and {len(tools) - index} more"
+        names += f" {tool.name}"
+    return names
 
 
 def _signature(tool: Tool) -> str:

@@ -4,8 +4,13 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-/// Maximum length of a listing in bytes, about 1,000 tokens. Every conversation contains the listing.
-const MAX_LISTING_BYTES: usize = 4_000;
+/// Maximum length of a listing in bytes. Every conversation contains the listing, which costs at most 1,000 tokens if a
+/// token is 3.5 bytes long on average. In names that consist of words, a token of `o200k_base` is about 6 bytes long.
+const MAX_LISTING_BYTES: usize = 3_500;
+
+/// Maximum number of names in a listing. Short names with numbers, such as `pets_do_123`, take four tokens each, of less
+/// than 3.5 bytes.
+const MAX_NAMES: usize = 200;
 
 /// Maximum length in bytes of the note at the end of a listing that omits names.
 const MAX_END_BYTES: usize = 90;
@@ -62,8 +67,8 @@ impl Listing {
         self.names.extend_from_slice(&other.names);
     }
 
-    /// Returns the listing as text of at most 4,000 bytes. If the signatures and descriptions of all tools do not fit,
-    /// the text contains only names, as many as fit. It is empty if there are no tools.
+    /// Returns the listing as text of at most 3,500 bytes. If the signatures and descriptions of all tools do not fit,
+    /// the text contains only names, at most 200 and as many as fit. It is empty if there are no tools.
     #[must_use]
     pub fn text(&self) -> String {
         if self.lines.is_empty() {
@@ -90,7 +95,7 @@ impl Listing {
         }
         text.push_str("Names:");
         let mut listed = 0;
-        for name in &self.names {
+        for name in self.names.iter().take(MAX_NAMES) {
             if text.len() + name.len() + 1 + MAX_END_BYTES > MAX_LISTING_BYTES {
                 break;
             }
@@ -314,11 +319,18 @@ mod tests {
             listing.add(&format!("server_do_{index}"), &"d".repeat(100_000), &json!({}), None);
         }
         let text = listing.text();
-        assert!(text.len() <= MAX_LISTING_BYTES && text.len() > MAX_LISTING_BYTES - 200, "{}", text.len());
+        assert!(text.len() <= MAX_LISTING_BYTES, "{}", text.len());
         let (names, end) = text.split_once("\nNames: ").unwrap().1.split_once(" … ").unwrap();
         let listed = names.split(' ').count();
-        assert!(listed > 200 && names.starts_with("server_do_0 server_do_1 "), "{text}");
+        assert!(listed == MAX_NAMES && names.starts_with("server_do_0 server_do_1 "), "{text}");
         assert_eq!(end, format!("{} more: call tools.search(query) in the script\n", 1_000 - listed));
+
+        let mut long = Listing::default();
+        for index in 0..1_000 {
+            long.add(&format!("server_list_entries_{index}"), "", &json!({}), None);
+        }
+        let text = long.text();
+        assert!(text.len() <= MAX_LISTING_BYTES && text.len() > MAX_LISTING_BYTES - 200, "{}", text.len());
 
         listing.add(SEARCH_NAME, "A tool.", &json!({}), None);
         let text = listing.text();
