@@ -12,6 +12,7 @@ from typing import Any
 from pydantic_monty import (
     AsyncMonty,
     CollectString,
+    ExternalModule,
     FunctionSnapshot,
     Monty,
     MontyComplete,
@@ -133,6 +134,26 @@ class Sessions(unittest.TestCase):
                 each.feed_run("double('a')")
             self.assertIn(" --> agent.py:1:8\n  |\n1 | double('a')\n  |        ^^^ Expected `int`", str(raised.exception))
             self.assertEqual(each.feed_run("double(21)"), 42)
+
+    def test_stubs_of_modules_are_checked(self) -> None:
+        mail = ExternalModule({"send": str.upper}, stubs="def send(text: str) -> str: ...")
+        modules = {"tools": ExternalModule({"add": int.__add__, "mail": mail}, stubs="def add(a: int, b: int) -> int: ...")}
+        session = self.checkout(type_check=True, type_check_format="concise", external_modules=modules)
+        with self.assertRaisesRegex(MontyTypingError, r"main\.py:2:11: error\[invalid-argument-type\]"):
+            session.feed_run("import tools\ntools.add('x', 2)")
+        self.assertEqual(session.feed_run("import tools\n[tools.add(1, 2), tools.mail.send('a')]"), [3, "A"])
+        other = self.checkout(external_modules=modules)
+        other.load_session(session.dump())
+        for each in (session, other):
+            with self.assertRaisesRegex(MontyTypingError, "Expected `str`"):
+                each.feed_run("tools.mail.send(1)")
+        # A module that neither the checker nor the client has can be a package of the sandbox.
+        self.assertEqual(session.feed_run("def late():\n    import missing_module\n1"), 1)
+        long = {"tools": ExternalModule({}, stubs="x: int\n" * 100_000)}
+        session = self.checkout(type_check=True, external_modules=long)
+        with self.assertRaisesRegex(MontyRuntimeError, "exceed 524288 bytes"):
+            session.feed_run("import tools")
+        self.assertEqual(session.feed_run("1 + 1"), 2)
 
     def test_output_arrives(self) -> None:
         printed = CollectString()

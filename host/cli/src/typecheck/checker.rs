@@ -81,7 +81,7 @@ const DEFAULT_VERSION: &str = "3.15";
 const UNKNOWN_NAMES: &str = "unresolved-reference";
 
 /// The rule about modules that the checker does not find.
-const MISSING_MODULES: &str = "import-not-found";
+pub(super) const MISSING_MODULES: &str = "import-not-found";
 
 /// Returns the checker's configuration for an interpreter of this version, such as `3.15.0`. If unknown names are
 /// allowed, the checker gives them the type `Unknown`, because they can be variables of a session.
@@ -95,11 +95,10 @@ pub(super) fn configuration(version: Option<&str>, allows_unknown_names: bool) -
 }
 
 /// Returns a configuration with the checker's own rules, in addition to those that [`configuration`] enables. They also
-/// report annotations that a script contradicts. Modules that the checker does not find are accepted, because they can
-/// be packages of the sandbox or modules of the host.
+/// report annotations that a script contradicts, and modules that the checker does not find.
 pub(super) fn strict_configuration(version: Option<&str>) -> String {
     let mut text = settings(version);
-    let _ = writeln!(text, "{MISSING_MODULES} = \"ignore\"");
+    let _ = writeln!(text, "{MISSING_MODULES} = \"error\"");
     for rule in rules() {
         let _ = writeln!(text, "{rule} = \"error\"");
     }
@@ -171,7 +170,7 @@ mod tests {
         let table: toml::Table = toml::from_str(&strict_configuration(Some("3.12.0"))).unwrap();
         assert_eq!(table["environment"]["python-version"].as_str(), Some("3.12"));
         let rules = table["rules"].as_table().unwrap();
-        assert_eq!((rules.get("all"), rules[MISSING_MODULES].as_str()), (None, Some("ignore")));
+        assert_eq!((rules.get("all"), rules[MISSING_MODULES].as_str()), (None, Some("error")));
         assert_eq!(rules.len(), super::rules().count() + 1);
     }
 }

@@ -41,7 +41,7 @@ use clap::Args;
 use glovebox::{CancelToken, Diagnostic};
 use glovebox_server::{CheckTypes, ConfinedAccess, TypedScript, confine_program};
 
-pub(crate) use self::snippets::{SnippetError, TypedSnippet};
+pub(crate) use self::snippets::{ModuleStub, SnippetError, TypedSnippet};
 use self::{
     packages::PackageUses,
     warm::{ServerKey, WarmCheckError, WarmPool},

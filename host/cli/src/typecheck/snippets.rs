@@ -2,15 +2,17 @@
 //!
 //! The result is the checker's own text, and annotations that a snippet contradicts are errors too. Names come from the
 //! client's declarations and from the source of earlier snippets. The checker finds both as modules. The declarations
-//! of the globals import all their names, so that lines of the checked snippet keep their numbers.
+//! of the globals import all their names, so that lines of the checked snippet keep their numbers. Modules that the
+//! checker does not find are no errors, because they can be packages of the sandbox or modules of the client.
 
-use std::{collections::BTreeSet, fmt::Write as _, fs};
+use std::{collections::BTreeSet, fmt::Write as _, fs, io, path::Path};
 
 use anyhow::Context as _;
 use glovebox::CancelToken;
 
 use super::{
-    CheckerMode, SCRIPT, TypeChecker, checker,
+    CheckerMode, SCRIPT, TypeChecker,
+    checker::{self, MISSING_MODULES},
     findings::{MAX_DIAGNOSTICS, ReportedError},
     variables::names_in_global_statements,
     write,
@@ -39,6 +41,55 @@ pub(crate) struct TypedSnippet<'a> {
     pub(crate) stubs: &'a str,
     /// The source of all earlier snippets.
     pub(crate) earlier: &'a str,
+    /// The stubs of modules that the client provides.
+    pub(crate) modules: &'a [ModuleStub],
+}
+
+/// Maximum number of names in the path of a module, and the maximum length of each name.
+const MAX_MODULE_DEPTH: usize = 16;
+const MAX_MODULE_NAME_BYTES: usize = 100;
+
+/// The stub of a module or of a submodule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ModuleStub {
+    module: String,
+    source: String,
+}
+
+impl ModuleStub {
+    /// Returns the stub of a module such as `tools.mail`. Returns `None` if the names in its path are not short ASCII
+    /// identifiers.
+    pub(crate) fn new(module: String, source: String) -> Option<Self> {
+        let is_module = module.split('.').count() <= MAX_MODULE_DEPTH && module.split('.').all(is_module_name);
+        is_module.then_some(Self { module, source })
+    }
+
+    pub(crate) fn module(&self) -> &str {
+        &self.module
+    }
+
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Writes the stub as a package. The modules of a client are attributes of the modules that contain them, so the
+    /// package imports those of its submodules that are in `all`.
+    fn write(&self, all: &[Self], dir: &Path) -> io::Result<()> {
+        let package = self.module.split('.').fold(dir.to_owned(), |path, name| path.join(name));
+        let paths = all.iter().filter_map(|stub| stub.module.strip_prefix(self.module.as_str())?.strip_prefix('.'));
+        let submodules = paths.filter(|path| !path.contains('.'));
+        let imports: String = submodules.map(|name| format!("\nfrom . import {name} as {name}\n")).collect();
+        fs::create_dir_all(&package)?;
+        fs::write(package.join("__init__.pyi"), format!("{}{imports}", self.source))
+    }
+}
+
+/// The result of a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SnippetReport {
+    pub(crate) errors: Vec<SnippetError>,
+    /// The names of the top-level modules that the checker does not find, except long names.
+    pub(crate) missing_modules: BTreeSet<String>,
 }
 
 /// An error in a snippet.
@@ -57,8 +108,8 @@ impl TypeChecker {
         &self,
         snippet: &TypedSnippet<'_>,
         cancel: &CancelToken,
-    ) -> anyhow::Result<Vec<SnippetError>> {
-        Ok(errors(&self.check_snippet(snippet, CheckerMode::Concise, cancel)?))
+    ) -> anyhow::Result<SnippetReport> {
+        Ok(report(&self.check_snippet(snippet, CheckerMode::Concise, cancel)?))
     }
 
     /// Returns the checker's complete text about the errors of a snippet, with quoted lines.
@@ -84,6 +135,9 @@ impl TypeChecker {
         for (file, text) in [(format!("{STUBS}.pyi"), snippet.stubs), (format!("{EARLIER}.py"), earlier.as_str())] {
             fs::write(dir.path().join(file), text).context(failed)?;
         }
+        for module in snippet.modules {
+            module.write(snippet.modules, dir.path()).context(failed)?;
+        }
         self.run(dir.path(), mode, cancel)
     }
 }
@@ -103,31 +157,43 @@ fn declarations(snippet: &TypedSnippet<'_>) -> String {
     text
 }
 
+/// Returns `true` for short ASCII identifiers.
+fn is_module_name(name: &str) -> bool {
+    let is_identifier = is_name(name) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_identifier && name.len() <= MAX_MODULE_NAME_BYTES
+}
+
 fn is_name(word: &str) -> bool {
     word.is_ascii() && word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
 }
 
-/// Reads the errors in the checker's output.
-fn errors(output: &str) -> Vec<SnippetError> {
+/// Reads the errors and the missing modules in the checker's output.
+fn report(output: &str) -> SnippetReport {
     let reported: Vec<_> = output.lines().filter_map(ReportedError::read).collect();
     let (syntax, others): (Vec<_>, Vec<_>) = reported.into_iter().partition(|error| error.rule == SYNTAX);
     if syntax.iter().any(|error| !error.message.contains(OUTSIDE_OF_A_FUNCTION)) {
-        return Vec::new();
+        return SnippetReport::default();
     }
+    let (missing, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|error| error.rule == MISSING_MODULES);
+    // The message quotes the path of the module.
+    let paths = missing.iter().filter_map(|error| error.message.split('`').nth(1));
+    let names = paths.filter_map(|path| path.split('.').next()).filter(|name| is_module_name(name));
+    let missing_modules = names.map(str::to_owned).collect();
     let owned = others.into_iter().take(MAX_DIAGNOSTICS).map(|error| SnippetError {
         line: error.line,
         column: error.column,
         rule: error.rule.to_owned(),
         message: error.message.to_owned(),
     });
-    owned.collect()
+    SnippetReport { errors: owned.collect(), missing_modules }
 }
 
 /// Returns the parts of the checker's output that describe type errors, with `name` as the file name. Empty lines
 /// separate the parts.
 fn descriptions(output: &str, name: &str) -> String {
-    let syntax = format!("error[{SYNTAX}]");
-    let parts = output.split("\n\n").filter(|part| part.starts_with("error[") && !part.starts_with(&syntax));
+    let left_out = [SYNTAX, MISSING_MODULES].map(|rule| format!("error[{rule}]"));
+    let is_described = |part: &&str| part.starts_with("error[") && !left_out.iter().any(|rule| part.starts_with(rule));
+    let parts = output.split("\n\n").filter(is_described);
     let text: String = parts.take(MAX_DIAGNOSTICS).flat_map(|part| [part, "\n\n"]).collect();
     text.replace(&format!("--> {SCRIPT}:"), &format!("--> {name}:"))
 }
@@ -141,19 +207,48 @@ mod tests {
         let output = "__main__.py:2:5: error[missing-attribute] Object of type `str` has no attribute `x`\n\
                       __main__.py:3:1: error[invalid-syntax] `await` outside of an asynchronous function\n\
                       __main__.py:4:1: warning[unused-awaitable] Object of type `C` is not awaited\n\
-                      Found 3 diagnostics\n";
+                      __main__.py:5:8: error[import-not-found] Cannot resolve imported module `tools.mail`\n\
+                      __main__.py:6:8: error[import-not-found] Cannot resolve imported module `tools`\n\
+                      __main__.py:7:8: error[import-not-found] Cannot resolve imported module `../x`\n\
+                      Found 6 diagnostics\n";
         let error = SnippetError {
             line: 2,
             column: 5,
             rule: "missing-attribute".to_owned(),
             message: "Object of type `str` has no attribute `x`".to_owned(),
         };
-        assert_eq!(errors(output), [error]);
+        let missing_modules = BTreeSet::from(["tools".to_owned()]);
+        assert_eq!(report(output), SnippetReport { errors: vec![error], missing_modules });
         // The interpreter reports syntax errors.
         let broken = format!("{output}__main__.py:5:1: error[invalid-syntax] Expected an expression\n");
-        assert!(errors(&broken).is_empty());
+        assert_eq!(report(&broken), SnippetReport::default());
         let many = output.repeat(MAX_DIAGNOSTICS + 1);
-        assert_eq!(errors(&many).len(), MAX_DIAGNOSTICS);
+        assert_eq!(report(&many).errors.len(), MAX_DIAGNOSTICS);
+    }
+
+    #[test]
+    fn stubs_are_written_as_packages() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = |module: &str| ModuleStub::new(module.to_owned(), "x: int".to_owned());
+        let all = ["tools.mail", "tools", "tools.mail.sent", "toolsmith"].map(|module| new(module).unwrap());
+        for module in &all {
+            module.write(&all, dir.path()).unwrap();
+        }
+        for (package, expected) in [
+            ("tools", "x: int\nfrom . import mail as mail\n"),
+            ("tools/mail", "x: int\nfrom . import sent as sent\n"),
+            ("tools/mail/sent", "x: int"),
+        ] {
+            let text = fs::read_to_string(dir.path().join(package).join("__init__.pyi")).unwrap();
+            assert_eq!(text, expected, "{package}");
+        }
+        let long = "x".repeat(MAX_MODULE_NAME_BYTES + 1);
+        let deep = ["x"; MAX_MODULE_DEPTH + 1].join(".");
+        for module in
+            ["", "a.", ".a", "a..b", "../a", "a/b", "/a", "1a", "a b", "a\0", "é", long.as_str(), deep.as_str()]
+        {
+            assert_eq!(new(module), None, "{module}");
+        }
     }
 
     #[test]
@@ -161,7 +256,8 @@ mod tests {
         let output = "error[missing-attribute]: Object of type `str` has no attribute `x`\n \
                       --> __main__.py:2:5\n  |\n2 | a.x\n  | ^^^\n\n\
                       error[invalid-syntax]: `await` outside of an asynchronous function\n --> __main__.py:3:1\n\n\
-                      warning[other]: x\n --> __main__.py:4:1\n\nFound 3 diagnostics\n";
+                      error[import-not-found]: Cannot resolve imported module `tools`\n --> __main__.py:4:8\n\n\
+                      warning[other]: x\n --> __main__.py:4:1\n\nFound 4 diagnostics\n";
         let expected = "error[missing-attribute]: Object of type `str` has no attribute `x`\n \
                         --> agent.py:2:5\n  |\n2 | a.x\n  | ^^^\n\n";
         assert_eq!(descriptions(output, "agent.py"), expected);
@@ -171,7 +267,7 @@ mod tests {
     #[test]
     fn names_that_a_star_import_omits_are_imported() {
         let earlier = "_seen = {}\ndef f():\n    global late, _seen\n    late = self.__dict__\n_é = _";
-        let snippet = TypedSnippet { name: "a.py", source: "", version: None, stubs: "_T: int", earlier };
+        let snippet = TypedSnippet { name: "a.py", source: "", version: None, stubs: "_T: int", earlier, modules: &[] };
         let expected = "from repl_type_stubs import *\nfrom repl_snippets import *\n\
                         from repl_type_stubs import _T as _T\nfrom repl_snippets import _ as _\n\
                         from repl_snippets import _seen as _seen\nfrom repl_snippets import late as late\n";

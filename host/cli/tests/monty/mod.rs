@@ -9,11 +9,13 @@ use super::prepared;
 
 const CONFIGURE: u8 = 1;
 const FEED: u8 = 3;
+const RESUME_CALL: u8 = 4;
 const DUMP: u8 = 7;
 const LOAD: u8 = 8;
 const SHUTDOWN: u8 = 10;
 
 const PRINT: u8 = 1;
+const OS_CALL: u8 = 3;
 const COMPLETE: u8 = 6;
 const ERROR: u8 = 7;
 const TYPING_ERROR: u8 = 8;

@@ -1,8 +1,8 @@
 //! Tests type checks of snippets. Those that need the type checker are ignored by default: `.ci/full` runs them.
 
 use super::{
-    COMPLETE, CONFIGURE, DUMP, DUMP_RESULT, ERROR, FEED, LOAD, OK, SHUTDOWN, TYPING_ERROR, VERSION_6, contains, events,
-    field, frame, kinds,
+    COMPLETE, CONFIGURE, DUMP, DUMP_RESULT, ERROR, FEED, LOAD, OK, OS_CALL, RESUME_CALL, SHUTDOWN, TYPING_ERROR,
+    VERSION_6, contains, events, field, frame, kinds,
 };
 
 /// Field 3 of the configuration: check types.
@@ -49,8 +49,6 @@ fn snippets_with_type_errors_do_not_run() {
         ("lost = 1\n1 / 0", ERROR, "ZeroDivisionError"),
         ("lost", TYPING_ERROR, "Name `lost` used when not defined"),
         ("1 +", ERROR, "SyntaxError"),
-        // A module that the checker does not find can be a package of the sandbox or a module of the host.
-        ("def late():\n    import missing_module\n    return missing_module.name", COMPLETE, ""),
         ("import asyncio\nawait asyncio.sleep(0)", COMPLETE, ""),
         // The snippets above that were not run have not changed `x`.
         ("json.dumps(x * 7 + _y - 1)", COMPLETE, "42"),
@@ -91,4 +89,67 @@ fn types_of_snippets_are_part_of_a_dump() {
     assert_eq!(kinds(&second), [OK, OK, TYPING_ERROR, COMPLETE], "{second:?}");
     assert!(contains(&second[2], b" --> main.py:1:8\n"), "{}", String::from_utf8_lossy(&second[2]));
     assert!(contains(&second[3], &[40, 84]), "{second:?}");
+}
+
+/// Returns an answer to a request for stubs, with a result and an arena.
+fn stubs(result: &[u8], arena: &[u8]) -> Vec<u8> {
+    // The call has the highest ID.
+    let call = [8, 255, 255, 255, 255, 15];
+    field(RESUME_CALL, &[&call[..], &field(2, result), &field(3, arena)].concat())
+}
+
+#[test]
+#[ignore = "downloads the type checker; `.ci/full` runs it"]
+fn stubs_of_modules_are_requested_once() {
+    let (concise, text, dict) = (2, 8, 14);
+    // A dictionary whose key is the first value and whose only value is the second.
+    let nodes = [field(dict, &field(1, &[8, 1, 16, 2])), field(text, b"tools"), field(text, b"def add(a: int): ...")];
+    let arena: Vec<u8> = nodes.iter().flat_map(|node| field(2, node)).collect();
+    let none = field(4, b"");
+    let answers = answers(&[
+        configure(concise, b""),
+        feed("import tools\ntools.add('x')"),
+        field(DUMP, &[]),
+        // The client answers with a value that is not a dictionary, which ends the snippet.
+        stubs(&[8, 1], &arena),
+        feed("import tools\ntools.add('x')"),
+        stubs(&[8, 0], &arena),
+        feed("def f():\n    import tools.mail\n    from tools import add\n    add()"),
+        feed("def f():\n    import tools\n    tools.add(1)"),
+        // A module without stubs can be a package of the sandbox.
+        feed("def g():\n    import missing_module\n    return missing_module.name"),
+        stubs(&none, b""),
+        feed("def g():\n    import missing_module"),
+        feed("import other"),
+        stubs(&field(2, &field(1, b"ValueError")), b""),
+        field(SHUTDOWN, &[]),
+    ]);
+    let expected = [
+        OK,
+        OS_CALL,
+        ERROR,
+        ERROR,
+        OS_CALL,
+        TYPING_ERROR,
+        TYPING_ERROR,
+        COMPLETE,
+        OS_CALL,
+        COMPLETE,
+        COMPLETE,
+        OS_CALL,
+        ERROR,
+        OK,
+    ];
+    assert_eq!(kinds(&answers), expected, "{answers:?}");
+    // Field 32 of the event contains the names of the modules.
+    assert!(contains(&answers[1], b"\x82\x02\x07\x0a\x05tools"), "{answers:?}");
+    for (event, part) in [
+        (2, "cannot dump while a snippet waits"),
+        (3, "must be a `dict`"),
+        (5, "main.py:2:11: error[invalid-argument-type]"),
+        (6, "main.py:4:5: error[missing-argument]"),
+        (12, "ValueError"),
+    ] {
+        assert!(contains(&answers[event], part.as_bytes()), "{part}: {}", String::from_utf8_lossy(&answers[event]));
+    }
 }

@@ -24,7 +24,7 @@ const MAX_RECURSION: u64 = 10_000;
 pub(super) struct SessionConfig {
     pub(super) message: Vec<u8>,
     pub(super) script_name: Vec<u8>,
-    version: u64,
+    pub(super) version: u64,
     pub(super) checks_types: bool,
     memory_bytes: Option<u64>,
     recursion: Option<u64>,

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read, Write, stdout};
 use anyhow::{Context, anyhow, ensure};
 
 /// Maximum size of a received frame, in bytes. A dump is the largest request: it contains a suspended execution of at
-/// most 64 MiB, and the snippets and stubs of type checks, of at most 1 MiB.
+/// most 64 MiB, and the snippets and stubs of type checks, of at most 1.6 MiB.
 const MAX_FRAME_BYTES: u32 = 66 << 20;
 
 /// The value of a field.

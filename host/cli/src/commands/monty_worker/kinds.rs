@@ -17,8 +17,11 @@ pub(super) mod request {
 pub(super) mod event {
     pub(in super::super) const PRINT: u64 = 1;
     pub(in super::super) const FUNCTION_CALL: u64 = 2;
+    #[cfg(feature = "full")]
+    pub(in super::super) const OS_CALL: u64 = 3;
     pub(in super::super) const COMPLETE: u64 = 6;
     pub(in super::super) const ERROR: u64 = 7;
+    #[cfg(feature = "full")]
     pub(in super::super) const TYPING_ERROR: u64 = 8;
     pub(in super::super) const DUMP_RESULT: u64 = 9;
     pub(in super::super) const OK: u64 = 10;

@@ -4,9 +4,12 @@
 
 mod config;
 mod dump;
+mod feeds;
 mod frame;
 mod kinds;
 mod print;
+#[cfg(feature = "full")]
+mod stubs;
 #[cfg(feature = "full")]
 mod types;
 #[cfg(not(feature = "full"))]
@@ -15,7 +18,6 @@ mod types;
 
 use std::{
     io::stdin,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -23,14 +25,14 @@ use anyhow::{Context, bail, ensure};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use clap::Args;
 use glovebox::{
-    CancelToken, Execution, HibernateOptions, Language, Outcome, Request, Resource, ResumeOptions, Sandbox, Session,
-    Started, Step, Suspended, Tool, ToolAnswer, ToolError, ToolRequest,
+    CancelToken, HibernateOptions, Language, Request, ResumeOptions, Sandbox, Session, Step, Suspended, Tool,
+    ToolAnswer,
 };
-use serde::Deserialize;
 use serde_json::json;
 
 use self::{
     config::{DEFAULT_FEED, SessionConfig},
+    feeds::{WaitingFeed, event_of, failure, finish, refusal, stop},
     frame::{FieldValue, Message, each_field},
     kinds::{event, request},
     print::Printer,
@@ -65,22 +67,6 @@ const GUEST: [(&str, &str); 3] = [
 /// records it.
 const FEED_SOURCE: &str = "__import__('_monty').feed()";
 const TURN_TOOL: &str = "monty_turn";
-/// Maximum time for an execution to end after its last event.
-const END: Duration = Duration::from_secs(10);
-
-/// The arguments of a call to `monty_turn`: an event, or kind 0 to fetch the snippet.
-#[derive(Deserialize)]
-struct Turn {
-    kind: u64,
-    body: String,
-}
-
-/// A snippet that waits for its client.
-struct WaitingFeed {
-    started: Started,
-    cancel: CancelToken,
-    call: u64,
-}
 
 struct Worker<'a> {
     host: &'a Host,
@@ -161,6 +147,13 @@ impl<'a> Worker<'a> {
                 }
             }
             request::FEED => self.feed(body)?,
+            request::RESUME_CALL if self.awaits_stubs() => self.receive_stubs(body)?,
+            request::ABORT_FEED if self.awaits_stubs() => {
+                if let Some(types) = &mut self.types {
+                    drop(types.take_feed());
+                }
+                self.send(event::ERROR, body)?;
+            }
             request::RESUME_CALL..=request::RESUME_FUTURES => {
                 let feed = self.feed.take().context("no snippet is waiting for an answer")?;
                 self.advance(feed, kind, body)?;
@@ -221,15 +214,13 @@ impl<'a> Worker<'a> {
     }
 
     fn feed(&mut self, body: &[u8]) -> anyhow::Result<()> {
-        ensure!(self.feed.is_none(), "another snippet is waiting for an answer");
+        ensure!(self.feed.is_none() && !self.awaits_stubs(), "another snippet is waiting for an answer");
         if let Some(types) = &mut self.types {
             self.has_begun = true;
             let version = self.sandbox.as_ref().and_then(Sandbox::version);
             match types.check(body, version) {
                 Ok(None) => {}
-                Ok(Some(errors)) => {
-                    return self.send(event::TYPING_ERROR, &Message::default().bytes(1, errors.as_bytes()).finish());
-                }
+                Ok(Some((kind, body))) => return self.send(kind, &body),
                 Err(error) => return self.fail("RuntimeError", &format!("{error:#}")),
             }
         }
@@ -253,6 +244,22 @@ impl<'a> Worker<'a> {
         };
         feed.call = calls.first().map_or(0, |call| call.id);
         self.advance(feed, request::FEED, body)
+    }
+
+    /// Returns `true` if a snippet waits for the stubs of the modules that it imports.
+    fn awaits_stubs(&self) -> bool {
+        self.types.as_ref().is_some_and(SnippetChecks::awaits_stubs)
+    }
+
+    /// Handles the stubs of modules, and runs the snippet that waits for them.
+    fn receive_stubs(&mut self, answer: &[u8]) -> anyhow::Result<()> {
+        let types = self.types.as_mut().context("no snippet is waiting for stubs")?;
+        let feed = types.take_feed().context("no snippet is waiting for stubs")?;
+        match types.receive_stubs(answer) {
+            Ok(None) => self.feed(&feed),
+            Ok(Some(exception)) => self.send(event::ERROR, &Message::default().bytes(1, &exception).finish()),
+            Err(error) => self.fail("RuntimeError", &format!("{error:#}")),
+        }
     }
 
     /// Passes a request to the guest, and the guest's next event to the client.
@@ -322,6 +329,9 @@ impl<'a> Worker<'a> {
     /// then resumed.
     fn dump(&mut self) -> anyhow::Result<()> {
         let Some(config) = self.config.clone() else { bail!("the session is not configured; send `configure` first") };
+        if self.awaits_stubs() {
+            return self.fail("RuntimeError", "cannot dump while a snippet waits for the stubs of its modules");
+        }
         let waits = self.feed.is_some();
         let types = self.types.as_ref().map(|types| types.dump(waits));
         let mut state = vec![u8::from(waits) * dump::WAITS + u8::from(types.is_some()) * dump::TYPES];
@@ -449,49 +459,4 @@ del load
 __import__('_monty').start(tools.{TURN_TOOL}, {recursion})
 "
     )
-}
-
-/// Reads the event in an untrusted call. The event's body is a message that only the client reads. Returns `None` if
-/// the guest may not send such an event.
-fn event_of(call: &ToolRequest) -> Option<(u64, Vec<u8>)> {
-    let turn: Turn = serde_json::from_str(&call.arguments).ok()?;
-    let sends = matches!(turn.kind, event::FUNCTION_CALL..=event::ERROR);
-    let body = BASE64_STANDARD.decode(turn.body).ok()?;
-    sends.then_some((turn.kind, body))
-}
-
-fn refusal(call: &ToolRequest) -> ToolAnswer {
-    ToolAnswer::error(call.id, ToolError::new("this tool is reserved for the sandbox's own code; do not call it"))
-}
-
-/// Answers the last event of a snippet, and waits for the end of its execution.
-fn finish(feed: &WaitingFeed, call: u64) -> anyhow::Result<Arc<Execution>> {
-    match feed.started.advance(vec![ToolAnswer::value(call, &json!(""))], Some(END))? {
-        Step::Done(execution) => Ok(execution),
-        Step::Running | Step::NeedsTools(_) => stop(feed),
-    }
-}
-
-/// Cancels the execution of a snippet. Its further calls are refused.
-fn stop(feed: &WaitingFeed) -> anyhow::Result<Arc<Execution>> {
-    feed.cancel.cancel();
-    let mut answers = Vec::new();
-    loop {
-        answers = match feed.started.advance(answers, None)? {
-            Step::Done(execution) => return Ok(execution),
-            Step::NeedsTools(calls) => calls.iter().map(refusal).collect(),
-            Step::Running => Vec::new(),
-        };
-    }
-}
-
-/// Returns the exception for a snippet that ended without an event.
-fn failure(execution: &Execution) -> (&'static str, String) {
-    match &execution.outcome {
-        Outcome::Exhausted { resource: Resource::Time, .. } => ("TimeoutError", "time limit exceeded".to_owned()),
-        Outcome::Exhausted { resource: Resource::Memory, limit, .. } => {
-            ("MemoryError", format!("memory limit exceeded: {limit} bytes"))
-        }
-        outcome => ("RuntimeError", format!("the snippet terminated its interpreter: {}", outcome.describe())),
-    }
 }

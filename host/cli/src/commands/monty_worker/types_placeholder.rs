@@ -12,7 +12,19 @@ impl SnippetChecks {
         if config.checks_types { Err(missing("type checks; use `type_check=False`").into()) } else { Ok(None) }
     }
 
-    pub(super) fn check(&mut self, _: &[u8], _: Option<&str>) -> anyhow::Result<Option<String>> {
+    pub(super) fn check(&mut self, _: &[u8], _: Option<&str>) -> anyhow::Result<Option<(u64, Vec<u8>)>> {
+        match *self {}
+    }
+
+    pub(super) fn awaits_stubs(&self) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn take_feed(&mut self) -> Option<Vec<u8>> {
+        match *self {}
+    }
+
+    pub(super) fn receive_stubs(&mut self, _: &[u8]) -> anyhow::Result<Option<Vec<u8>>> {
         match *self {}
     }
 
