@@ -68,6 +68,14 @@ class Sessions(unittest.TestCase):
         with self.assertRaisesRegex(MontyRuntimeError, "NameError: name 'check' is not defined"):
             session.feed_run("check(1)")
 
+    def test_submodules_of_the_host_are_imported(self) -> None:
+        mail = ExternalModule({"send": str.upper, "deep": ExternalModule({"x": 5})})
+        session = self.checkout(external_modules={"kit": ExternalModule({"mail": mail})})
+        self.assertEqual(session.feed_run("import kit.mail\nfrom kit.mail.deep import x\n[kit.mail.send('a'), x]"), ["A", 5])
+        for code in ("import kit.none", "import kit.mail.send", "import json.none"):
+            with self.assertRaisesRegex(MontyRuntimeError, "ModuleNotFoundError"):
+                session.feed_run(code)
+
     def test_errors_have_tracebacks_and_the_session_continues(self) -> None:
         session = self.checkout()
         with self.assertRaises(MontyRuntimeError) as raised:

@@ -257,6 +257,8 @@ def decode_node(data, values):
     if kind == 32:
         made = types.ModuleType(text(inner, 1))
         made._host_id = key = last(parse(last(inner, 2, b"")), 1, b"")
+        # Only packages have submodules.
+        made.__path__ = []
         made.__getattr__ = lambda name: look_up(name, key, f"module '{made.__name__}'")
         vars(made).update(pairs(inner, 3, values))
         return made
