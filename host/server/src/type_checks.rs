@@ -38,6 +38,8 @@ pub struct TypedScript<'a> {
     pub source: &'a str,
     /// The version of the interpreter, such as `3.15.0`, if known.
     pub version: Option<&'a str>,
+    /// The name of the runtime or of the custom image.
+    pub runtime: &'a str,
     /// All tools that the script can call, or `None` if they are unknown.
     pub tools: Option<&'a [Tool]>,
     /// The global variables of the session in which the script runs. Empty outside a session. `None` if the variables

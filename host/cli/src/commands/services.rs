@@ -37,6 +37,9 @@ pub(crate) enum ServiceCommand {
         /// Print several lines for each diagnostic
         #[arg(long, conflicts_with = "serve")]
         full: bool,
+        /// Absolute path of a directory with packages
+        #[arg(long)]
+        packages: Option<PathBuf>,
         /// Absolute path of the type checker
         program: PathBuf,
         /// Absolute path of the directory
@@ -74,13 +77,13 @@ pub(crate) fn run(global: &GlobalArgs, command: &ServiceCommand) -> anyhow::Resu
         ServiceCommand::CompileComponent => Ok(glovebox_component_runner::compile_stdin()),
         ServiceCommand::ParseComponent => Ok(run_component::parse_stdin()),
         ServiceCommand::ServeWorker => serve_worker::run(global),
-        ServiceCommand::CheckTypes { serve, full, program, directory } => {
+        ServiceCommand::CheckTypes { serve, full, packages, program, directory } => {
             let mode = match (*serve, *full) {
                 (true, _) => CheckerMode::Serve,
                 (false, true) => CheckerMode::Full,
                 (false, false) => CheckerMode::Concise,
             };
-            typecheck::execute_confined(program, directory, mode)
+            typecheck::execute_confined(program, directory, packages.as_deref(), mode)
         }
     }
 }

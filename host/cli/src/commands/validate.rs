@@ -42,8 +42,9 @@ Examples:
 
 With --types, Python scripts without syntax errors are also checked against the schemas of the tools and the \
 types of the standard library: unknown tools, missing and wrong arguments, missing attributes, forgotten \
-`await`. Packages have no types. Without a flag that names a tool, `tools` accepts everything. With --session, scripts \
-can use the variables of a stored session, which does not change. The first check downloads the type checker.
+`await`. Of the packages, only added packages with a file `py.typed` have types. Without a flag that names a tool, \
+`tools` accepts everything. With --session, scripts can use the variables of a stored session, which does not \
+change. The first check downloads the type checker.
 
 Diagnostics go to standard error as FILE:LINE:COLUMN: MESSAGE. The exit code is 0 if all sources are valid, and \
 1 if a parser or the type checker reported a problem. With --json, one line per source goes to standard output:
@@ -218,8 +219,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i3
         let diagnostics = match &checker {
             Some(checker) if diagnostics.is_empty() => {
                 require_python(source, Some(sandbox.language()))?;
-                let (source, version) = (source.text(), sandbox.version());
-                let script = TypedScript { source, version, tools, variables, owner: "" };
+                let (source, version, runtime) = (source.text(), sandbox.version(), sandbox.runtime_name());
+                let script = TypedScript { source, version, runtime, tools, variables, owner: "" };
                 checker.find_errors(&script, &cancel).with_context(failed)?
             }
             _ => diagnostics,

@@ -3,6 +3,7 @@
 use std::{
     env::consts::{ARCH, OS},
     fmt::Write as _,
+    path::Path,
 };
 
 use glovebox_runtimes::{HostProgram, ProgramSource};
@@ -57,7 +58,7 @@ pub(super) fn program_for_this_platform() -> Option<HostProgram> {
 
 /// The rules whose violation makes a script fail when it runs, separated by spaces. All other rules are off, such as
 /// rules about style, annotations, and values that may be `None`, for example the result of `re.match`. The rule about
-/// missing modules is off because the checker does not see the sandbox's packages.
+/// missing modules is off because the checker does not see all packages of the sandbox.
 const RULES: &str = "\
     abstract-class-instantiation abstract-method-call conflicting-metaclass cyclic-class-definition duplicate-base \
     inconsistent-mro index-out-of-bounds instance-layout-conflict invalid-argument-type invalid-await invalid-base \
@@ -84,9 +85,10 @@ const UNKNOWN_NAMES: &str = "unresolved-reference";
 pub(super) const MISSING_MODULES: &str = "import-not-found";
 
 /// Returns the checker's configuration for an interpreter of this version, such as `3.15.0`. If unknown names are
-/// allowed, the checker gives them the type `Unknown`, because they can be variables of a session.
-pub(super) fn configuration(version: Option<&str>, allows_unknown_names: bool) -> String {
-    let mut text = settings(version);
+/// allowed, the checker gives them the type `Unknown`, because they can be variables of a session. `packages` is a
+/// directory with packages, if any.
+pub(super) fn configuration(version: Option<&str>, allows_unknown_names: bool, packages: Option<&Path>) -> String {
+    let mut text = settings(version, packages);
     text.push_str("all = \"ignore\"\n");
     for rule in rules().filter(|rule| !(allows_unknown_names && *rule == UNKNOWN_NAMES)) {
         let _ = writeln!(text, "{rule} = \"error\"");
@@ -97,7 +99,7 @@ pub(super) fn configuration(version: Option<&str>, allows_unknown_names: bool) -
 /// Returns a configuration with the checker's own rules, in addition to those that [`configuration`] enables. They also
 /// report annotations that a script contradicts, and modules that the checker does not find.
 pub(super) fn strict_configuration(version: Option<&str>) -> String {
-    let mut text = settings(version);
+    let mut text = settings(version, None);
     let _ = writeln!(text, "{MISSING_MODULES} = \"error\"");
     for rule in rules() {
         let _ = writeln!(text, "{rule} = \"error\"");
@@ -106,10 +108,12 @@ pub(super) fn strict_configuration(version: Option<&str>) -> String {
 }
 
 /// Returns the settings of a configuration, up to the heading of its rules.
-fn settings(version: Option<&str>) -> String {
+fn settings(version: Option<&str>, packages: Option<&Path>) -> String {
     let version = version.and_then(minor_version).unwrap_or_else(|| DEFAULT_VERSION.to_owned());
+    let packages = packages.map(|path| toml::Value::String(path.to_string_lossy().into_owned()));
+    let paths = packages.map(|path| format!("extra-paths = [{path}]\n")).unwrap_or_default();
     format!(
-        "[environment]\npython-version = \"{version}\"\npython-platform = \"wasi\"\n\n\
+        "[environment]\npython-version = \"{version}\"\npython-platform = \"wasi\"\n{paths}\n\
          [src]\nrespect-ignore-files = false\n\n\
          [rules]\n"
     )
@@ -148,16 +152,27 @@ mod tests {
             (Some(""), "3.15"),
             (None, "3.15"),
         ] {
-            let text = configuration(version, false);
+            let text = configuration(version, false, None);
             assert!(text.contains(&format!("\npython-version = \"{expected}\"\n")), "{version:?}: {text}");
             assert!(toml::from_str::<toml::Table>(&text).is_ok(), "{text}");
         }
     }
 
     #[test]
+    fn configuration_names_the_directory_of_packages() {
+        for (path, expected) in [(None, None), (Some("/tmp/a \"b\\\n'"), Some(["/tmp/a \"b\\\n'"].as_slice()))] {
+            let table: toml::Table = toml::from_str(&configuration(None, false, path.map(Path::new))).unwrap();
+            let paths = table["environment"].get("extra-paths").and_then(toml::Value::as_array);
+            let paths: Option<Vec<_>> = paths.map(|paths| paths.iter().filter_map(toml::Value::as_str).collect());
+            assert_eq!(paths.as_deref(), expected);
+            assert!(table.contains_key("src"));
+        }
+    }
+
+    #[test]
     fn unknown_names_are_allowed_on_request() {
         for is_allowed in [false, true] {
-            let table: toml::Table = toml::from_str(&configuration(None, is_allowed)).unwrap();
+            let table: toml::Table = toml::from_str(&configuration(None, is_allowed, None)).unwrap();
             let rules = table["rules"].as_table().unwrap();
             assert_eq!(rules.contains_key(UNKNOWN_NAMES), !is_allowed);
             // The length includes the entry `all`.

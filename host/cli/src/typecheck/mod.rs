@@ -13,6 +13,7 @@
 //! | `variables` | the global variables of a session |
 //! | `findings` | reading the program's output |
 //! | `packages` | errors that packages explain |
+//! | `package_types` | types of packages that users add |
 //! | `snippets` | snippets that run one after the other in a session |
 //! | `warm` | processes that check many scripts |
 
@@ -20,6 +21,7 @@ mod assigned;
 mod checker;
 mod declarations;
 mod findings;
+mod package_types;
 mod packages;
 mod snippets;
 mod variables;
@@ -43,6 +45,7 @@ use glovebox_server::{CheckTypes, ConfinedAccess, TypedScript, confine_program};
 
 pub(crate) use self::snippets::{ModuleStub, SnippetError, TypedSnippet};
 use self::{
+    package_types::{AddedPackages, PackageTypes},
     packages::PackageUses,
     warm::{ServerKey, WarmCheckError, WarmPool},
 };
@@ -61,6 +64,9 @@ const SERVE_FLAG: &str = "--serve";
 
 /// The flag of the subcommand for output with quoted lines.
 const FULL_FLAG: &str = "--full";
+
+/// The option of the subcommand for a directory with packages.
+const PACKAGES_OPTION: &str = "--packages";
 
 /// The task and the output of a checker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +127,7 @@ pub(crate) struct TypeChecker {
     program: PathBuf,
     /// Processes that stay running, or `None` to start one for each check.
     pool: Option<WarmPool>,
+    packages: AddedPackages,
 }
 
 impl TypeChecker {
@@ -133,7 +140,7 @@ impl TypeChecker {
             )
         })?;
         let program = program.fetch(host.engine.cache_dir(), &*host.steps).context("cannot fetch the type checker")?;
-        Ok(Self { program: absolute(&program)?, pool: None })
+        Ok(Self { program: absolute(&program)?, pool: None, packages: AddedPackages::new(&host.engine) })
     }
 
     /// Keeps processes running between checks.
@@ -158,10 +165,16 @@ impl TypeChecker {
 
     fn find_reported_errors(&self, script: &TypedScript<'_>, cancel: &CancelToken) -> anyhow::Result<Vec<Diagnostic>> {
         let declarations = declarations::source(script)?;
-        let configuration = checker::configuration(script.version, script.variables.is_none());
+        let types = self.packages.types_for(script.runtime);
+        let packages = types.as_deref().map(PackageTypes::path);
+        let configuration = checker::configuration(script.version, script.variables.is_none(), packages);
         let tools: Vec<String> = script.tools.unwrap_or_default().iter().map(|tool| tool.name().to_owned()).collect();
         if let Some(pool) = &self.pool {
-            let key = ServerKey { owner: script.owner.to_owned(), configuration: configuration.clone() };
+            let key = ServerKey {
+                owner: script.owner.to_owned(),
+                configuration: configuration.clone(),
+                packages: packages.map(Path::to_owned),
+            };
             match pool.check(key, &declarations, script.source, TIMEOUT, cancel) {
                 Ok(answer) => {
                     if let Some(found) = findings::from_server(&answer, &tools) {
@@ -177,16 +190,26 @@ impl TypeChecker {
         }
         let dir = write(&configuration, &declarations, script.source)
             .context("cannot write the files for the type checker")?;
-        Ok(findings::parse(&self.run(dir.path(), CheckerMode::Concise, cancel)?, &tools))
+        Ok(findings::parse(&self.run(dir.path(), packages, CheckerMode::Concise, cancel)?, &tools))
     }
 
-    /// Checks the files in a directory with a new process. Returns the checker's output.
-    fn run(&self, dir: &Path, mode: CheckerMode, cancel: &CancelToken) -> anyhow::Result<String> {
+    /// Checks the files in a directory with a new process, which can also read the directory `packages`. Returns the
+    /// checker's output.
+    fn run(
+        &self,
+        dir: &Path,
+        packages: Option<&Path>,
+        mode: CheckerMode,
+        cancel: &CancelToken,
+    ) -> anyhow::Result<String> {
         let mut command = Command::new(own_program());
         // The checker reads environment variables, which could change its configuration.
         command.env_clear().arg(SUBCOMMAND);
         if mode == CheckerMode::Full {
             command.arg(FULL_FLAG);
+        }
+        if let Some(packages) = packages {
+            command.arg(PACKAGES_OPTION).arg(packages);
         }
         command.arg(&self.program).arg(absolute(dir)?);
         let (end, output) = run_bounded(&mut command, checker::NAME, TIMEOUT, MAX_OUTPUT_BYTES, cancel)
@@ -233,13 +256,18 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
     std::path::absolute(path)
 }
 
-/// Confines this process and executes the checker on a directory that [`TypeChecker`] has written. Both paths must be
-/// absolute. Returns only if this fails.
-pub(crate) fn execute_confined(program: &Path, dir: &Path, mode: CheckerMode) -> anyhow::Result<i32> {
+/// Confines this process and executes the checker on a directory that [`TypeChecker`] has written. The checker can also
+/// read the directory `packages`. All paths must be absolute. Returns only if this fails.
+pub(crate) fn execute_confined(
+    program: &Path,
+    dir: &Path,
+    packages: Option<&Path>,
+    mode: CheckerMode,
+) -> anyhow::Result<i32> {
     // The output then names files in the directory without their path. A confined process cannot change its directory.
     env::set_current_dir(dir).context("cannot open the directory of the type checker")?;
     let access = ConfinedAccess {
-        read: vec![dir.to_owned()],
+        read: [Some(dir), packages].into_iter().flatten().map(Path::to_owned).collect(),
         write: Vec::new(),
         memory_bytes: MEMORY_BYTES,
         open_files: OPEN_FILES,

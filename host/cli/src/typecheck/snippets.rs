@@ -138,7 +138,7 @@ impl TypeChecker {
         for module in snippet.modules {
             module.write(snippet.modules, dir.path()).context(failed)?;
         }
-        self.run(dir.path(), mode, cancel)
+        self.run(dir.path(), None, mode, cancel)
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
     io::{self, BufRead, BufReader, Read as _, Write as _},
     mem,
     os::unix::ffi::OsStrExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::{ChildStdin, ChildStdout, Command},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -27,7 +27,7 @@ use glovebox::CancelToken;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{DECLARATIONS, MAX_OUTPUT_BYTES, SCRIPT, SERVE_FLAG, SUBCOMMAND, checker::NAME, write};
+use super::{DECLARATIONS, MAX_OUTPUT_BYTES, PACKAGES_OPTION, SCRIPT, SERVE_FLAG, SUBCOMMAND, checker::NAME, write};
 use crate::{
     own_program,
     program::{RunningProgram, start_piped},
@@ -83,6 +83,8 @@ pub(super) struct ServerKey {
     pub(super) owner: String,
     /// The text of the configuration file.
     pub(super) configuration: String,
+    /// The directory with packages that the configuration names, if any.
+    pub(super) packages: Option<PathBuf>,
 }
 
 /// A request to start a process.
@@ -226,7 +228,11 @@ impl CheckerProcess {
         let directory = write(&key.configuration, "", "")?;
         let path = directory.path().canonicalize()?;
         let mut command = Command::new(own_program());
-        command.env_clear().arg(SUBCOMMAND).arg(SERVE_FLAG).arg(program).arg(&path);
+        command.env_clear().arg(SUBCOMMAND).arg(SERVE_FLAG);
+        if let Some(packages) = &key.packages {
+            command.arg(PACKAGES_OPTION).arg(packages);
+        }
+        command.arg(program).arg(&path);
         let (program, stdin, stdout) = start_piped(&mut command, NAME)?;
         let (frames, written) = mpsc::channel();
         let (received, messages) = mpsc::sync_channel(MAX_WAITING_MESSAGES);

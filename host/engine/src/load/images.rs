@@ -283,6 +283,17 @@ impl Engine {
         self.0.image_info(&self.0.custom_runtime(Arc::new(self.0.custom_image(name)?))?)
     }
 
+    /// Returns the files of a custom image's wheels, sorted by path below `site-packages`. Returns none for runtimes
+    /// that are not custom images.
+    ///
+    /// # Errors
+    /// Fails if the image's file cannot be read or is damaged, or if a wheel cannot be unpacked.
+    pub fn image_packages(&self, name: &str) -> Result<Vec<(String, Vec<u8>)>, RuntimeError> {
+        let Some(own) = &self.0.custom_images else { return Ok(Vec::new()) };
+        let image = own.find(name)?;
+        Ok(image.map(|image| image.packages()).transpose()?.unwrap_or_default())
+    }
+
     /// Removes a custom image and its prepared images in the cache. Returns the number of bytes freed. Sessions in the
     /// custom image cannot be resumed until the image is built again.
     ///

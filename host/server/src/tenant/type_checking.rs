@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use glovebox::{CancelToken, Diagnostic, Language, SessionVariable, Tool, check_tools};
+use glovebox::{CancelToken, Diagnostic, Language, RuntimeInfo, SessionVariable, Tool, check_tools};
 use glovebox_sessions::SessionId;
 use tracing::Instrument as _;
 
@@ -35,12 +35,13 @@ struct Findings {
 }
 
 impl TypeCheck {
-    /// Checks the types. `version` is the interpreter's version. Must be called on a blocking thread.
-    fn run(&self, version: &str, cancel: &CancelToken) -> Result<Vec<Diagnostic>, ServiceError> {
+    /// Checks the types. Must be called on a blocking thread.
+    fn run(&self, runtime: &RuntimeInfo, cancel: &CancelToken) -> Result<Vec<Diagnostic>, ServiceError> {
         check_tools(&self.tools)?;
         let script = TypedScript {
             source: &self.source,
-            version: Some(version),
+            version: Some(&runtime.version),
+            runtime: &runtime.name,
             tools: Some(&self.tools),
             variables: self.variables.as_deref(),
             owner: &self.owner,
@@ -184,7 +185,7 @@ impl Tenant {
         if runtime.language != Language::Python {
             return Err(TypeCheckError::Language(runtime.language).into());
         }
-        let version = runtime.version.clone();
+        let runtime = runtime.clone();
         let syntax_errors = self.syntax_errors(fresh).await?;
         if !syntax_errors.is_empty() {
             return Ok(Findings { syntax_errors, ..Findings::default() });
@@ -200,7 +201,7 @@ impl Tenant {
         let cancel = cancel.clone();
         let checked = Service::blocking(move || {
             let _permit = permit;
-            check.run(&version, &cancel)
+            check.run(&runtime, &cancel)
         });
         Ok(Findings { type_errors: checked.await??, ..Findings::default() })
     }
