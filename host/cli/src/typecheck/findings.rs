@@ -95,11 +95,12 @@ fn rename_classes(message: &str, tools: &[String]) -> String {
 }
 
 /// Returns `true` if the reported code can be valid. A value can have several types, such as `str | None`, of which
-/// only some fail. An argument's type can also differ only in ways that do not affect the call.
+/// only some fail. A value with the type `object` can have any type, for example an attribute of a module with a
+/// function `__getattr__`. An argument's type can also differ only in ways that do not affect the call.
 fn can_be_valid(message: &str) -> bool {
     let mut parts = message.split('`');
     while let (Some(before), Some(quoted)) = (parts.next(), parts.next()) {
-        if !before.ends_with("Expected ") && is_union(quoted) {
+        if !before.ends_with("Expected ") && (quoted == "object" || is_union(quoted)) {
             return true;
         }
     }
@@ -190,6 +191,21 @@ mod tests {
             "/tmp/x/other.py:1:5: error[missing-argument] x",
         ];
         assert!(parsed(&lines).is_empty());
+    }
+
+    #[test]
+    fn objects_of_unknown_type_can_be_valid() {
+        for (message, is_reported) in [
+            ("Object of type `object` is not callable", false),
+            ("Object of type `object` has no attribute `x`", false),
+            ("Argument to function `f` is incorrect: Expected `int`, found `object`", false),
+            ("Argument to function `f` is incorrect: Expected `object`, found `<special form>`", true),
+            ("Too many positional arguments to bound method `object.__init__`: expected 1, got 2", true),
+            ("Object of type `list[object]` has no attribute `x`", true),
+        ] {
+            let found = parsed(&[&format!("/x/__main__.py:1:1: error[missing-attribute] {message}")]);
+            assert_eq!(found.len(), usize::from(is_reported), "{message}");
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! The tests are ignored by default, because they download the type checker. `.ci/full` runs them:
 //! `cargo test --workspace --test command -- --ignored types::`.
 
+mod packages;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -44,14 +46,18 @@ fn list(kind: &str, scripts: &toml::Value) -> Vec<SeededScript> {
     scripts.map(|source| SeededScript { kind: kind.into(), source: source.as_str().unwrap().into() }).collect()
 }
 
-/// Runs `validate --types`. Downloads the checker beforehand, so that the returned output contains no progress
-/// messages.
-fn validate(args: &[&str]) -> Output {
+/// Downloads the checker, so that later commands print no progress messages.
+fn fetch() {
     static FETCH: Once = Once::new();
     FETCH.call_once(|| {
         let fetched = output(&["validate", "--types", "-e", "1"]);
         assert!(fetched.status.success(), "{}", text(&fetched.stderr));
     });
+}
+
+/// Runs `validate --types`.
+fn validate(args: &[&str]) -> Output {
+    fetch();
     output(&[&["validate", "--types"][..], args].concat())
 }
 
@@ -135,8 +141,8 @@ fn type_errors_are_printed_like_syntax_errors() {
     }
 }
 
-/// Starts a server, calls one of its tools, and returns the structured result.
-fn call(store: &Path, name: &str, arguments: &Value) -> Value {
+/// Starts a server, calls one of its tools, and returns the structured result. The server stores its data in `dir`.
+fn call(dir: &Path, name: &str, arguments: &Value) -> Value {
     let client = json!({ "name": "test", "version": "1" });
     let parameters = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
     let messages = [
@@ -146,7 +152,9 @@ fn call(store: &Path, name: &str, arguments: &Value) -> Value {
             "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": { "name": name, "arguments": arguments },
         }),
     ];
-    let mut command = prepared(&["mcp", "--types", "--tool", "echo=cat", "--store", store.to_str().unwrap()]);
+    let store = dir.join("store").display().to_string();
+    let mut command = prepared(&["mcp", "--types", "--tool", "echo=cat", "--store", &store]);
+    command.env("XDG_STATE_HOME", dir);
     let mut server = command.stdin(Stdio::piped()).spawn().unwrap();
     let lines: String = messages.iter().map(|message| format!("{message}\n")).collect();
     // The server answers, and exits at the end of its input.
@@ -162,12 +170,12 @@ fn call(store: &Path, name: &str, arguments: &Value) -> Value {
 #[test]
 #[ignore = "downloads the type checker; `.ci/full` runs it"]
 fn server_runs_only_code_without_type_errors() {
-    let store = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let run = |session: Option<&str>, code: &str| {
         let arguments = json!({ "language": "python", "code": code, "session": session, "check_types": true });
-        call(store.path(), "run_code", &arguments)
+        call(dir.path(), "run_code", &arguments)
     };
-    call(store.path(), "session_open", &json!({ "language": "python", "session": "s" }));
+    call(dir.path(), "session_open", &json!({ "language": "python", "session": "s" }));
     for (session, code, line, stdout) in [
         (None, "print(tools.echo(a=1))", None, "{'a': 1}\n"),
         (None, "print(1)\ntools.ecco(a=1)", Some(2), ""),
