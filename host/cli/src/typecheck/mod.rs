@@ -12,6 +12,7 @@
 //! | `declarations` | the globals of scripts |
 //! | `variables` | the global variables of a session |
 //! | `findings` | reading the program's output |
+//! | `idioms` | errors that valid scripts cause |
 //! | `packages` | errors that packages explain |
 //! | `package_types` | types of packages that users add |
 //! | `snippets` | snippets that run one after the other in a session |
@@ -21,6 +22,7 @@ mod assigned;
 mod checker;
 mod declarations;
 mod findings;
+mod idioms;
 mod package_types;
 mod packages;
 mod snippets;
@@ -45,6 +47,7 @@ use glovebox_server::{CheckTypes, ConfinedAccess, TypedScript, confine_program};
 
 pub(crate) use self::snippets::{ModuleStub, SnippetError, TypedSnippet};
 use self::{
+    idioms::Idioms,
     package_types::{AddedPackages, PackageTypes},
     packages::PackageUses,
     warm::{ServerKey, WarmCheckError, WarmPool},
@@ -156,9 +159,11 @@ impl TypeChecker {
         cancel: &CancelToken,
     ) -> anyhow::Result<Vec<Diagnostic>> {
         let mut found = self.find_reported_errors(script, cancel)?;
-        let uses = PackageUses::of(script.source);
-        found.retain(|Diagnostic { message, .. }| {
-            !uses.can_explain(message) && !assigned::is_assigned(script.source, message)
+        let (uses, idioms) = (PackageUses::of(script.source), Idioms::of(script.source));
+        found.retain(|error| {
+            !uses.can_explain(&error.message)
+                && !idioms.can_explain(error)
+                && !assigned::is_assigned(script.source, &error.message)
         });
         Ok(found)
     }

@@ -5,6 +5,7 @@
 //! `cargo test --workspace --test command -- --ignored types::`.
 
 mod packages;
+mod programs;
 
 use std::{
     collections::BTreeMap,
