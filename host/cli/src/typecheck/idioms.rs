@@ -90,6 +90,8 @@ impl<'a> MissingAttribute<'a> {
 /// Returns `true` if a line defines or assigns an attribute.
 fn defines(line: &str, name: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    // Computed once, because a line of an untrusted script can contain the name many times.
+    let start = line.len().saturating_sub(line.trim_start().len());
     line.match_indices(name).any(|(at, _)| {
         let (before, rest) = line.split_at(at);
         let Some(after) = rest.strip_prefix(name) else { return false };
@@ -98,7 +100,7 @@ fn defines(line: &str, name: &str) -> bool {
         }
         let after = after.trim_start();
         let is_assigned = (after.starts_with('=') && !after.starts_with("==")) || after.starts_with(':');
-        let is_statement = before.trim().is_empty() || before.ends_with('.');
+        let is_statement = at == start || before.ends_with('.');
         before.ends_with("def ") || (is_assigned && is_statement)
     })
 }

@@ -62,12 +62,7 @@ impl AddedPackages {
             return types.clone();
         }
         let types = match self.image_files(runtime) {
-            Ok(files) if files.is_empty() => {
-                if !written.contains_key("") {
-                    written.insert(String::new(), self.write(&[]));
-                }
-                written.get("").cloned().flatten()
-            }
+            Ok(files) if files.is_empty() => written.entry(String::new()).or_insert_with(|| self.write(&[])).clone(),
             Ok(files) => self.write(&files),
             Err(error) => {
                 log(&error);
