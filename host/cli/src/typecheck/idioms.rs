@@ -6,8 +6,19 @@ use glovebox::Diagnostic;
 /// return `None`.
 const SORTING_FUNCTIONS: [&str; 4] = ["function `sorted`", "function `max`", "function `min`", "method `list.sort`"];
 
+/// Starts of messages about a subscript of a value that can also have other types, such as the result of `re.match`.
+const NONE_SUBSCRIPTS: [&str; 2] =
+    ["Cannot subscript object of type `None`", "Cannot delete subscript on object of type `None`"];
+
 /// The number of lines that a call with a key function can occupy.
 const MAX_CALL_LINES: usize = 5;
+
+/// Starts of the names of types that belong to classes and functions of scripts.
+const SCRIPTS_TYPES: [&str; 4] = ["Self@", "<class '", "_Wrapped[", "def "];
+
+/// Parts of expressions such as `row["name"][0]`. The items of a dictionary can have several types, and the checker
+/// reports each type that has no items.
+const ITEMS_OF_ITEMS: [&str; 2] = ["\"][", "']["];
 
 /// Expressions whose value is always `None`.
 const ALWAYS_NONE: [&str; 7] = [".append(", ".clear(", ".extend(", ".reverse(", ".sort(", ".update(", "None["];
@@ -34,16 +45,26 @@ impl<'a> Idioms<'a> {
         if message.starts_with("Name `") {
             return self.imports_all_names;
         }
-        if message.contains("with key of type `None`") {
-            // The key can have other types too.
+        let line = self.lines(error).next().unwrap_or_default();
+        // The checker names only one of the types that a value can have.
+        if message.contains("with key of type `None`") || message.starts_with("Object of type `None` is not callable") {
             return true;
         }
-        if message.starts_with("Cannot subscript object of type `None`") {
-            // The value can have other types too, for example the result of `re.match`.
-            return !self.lines(error).take(1).any(|line| ALWAYS_NONE.iter().any(|part| line.contains(part)));
+        if NONE_SUBSCRIPTS.iter().any(|start| message.starts_with(start)) {
+            return !ALWAYS_NONE.iter().any(|part| line.contains(part));
         }
-        if SORTING_FUNCTIONS.iter().any(|function| message.contains(function)) {
-            return self.lines(error).take(MAX_CALL_LINES).any(|line| line.contains("key=") && line.contains(".get"));
+        if message.starts_with("Cannot subscript ") && ITEMS_OF_ITEMS.iter().any(|part| line.contains(part)) {
+            return true;
+        }
+        if let Some((operator, types)) = read_operator(message)
+            && operator.ends_with('=')
+        {
+            return types.contains("of type `None` and") || is_item_or_attribute(line, operator);
+        }
+        if message.starts_with("No overload of ") {
+            let is_sorting = SORTING_FUNCTIONS.iter().any(|function| message.contains(function));
+            let is_key = |line: &str| line.contains("key=") && line.contains(".get");
+            return has_item(line) || (is_sorting && self.lines(error).take(MAX_CALL_LINES).any(is_key));
         }
         MissingAttribute::read(message).is_some_and(|missing| self.can_have(missing))
     }
@@ -54,11 +75,13 @@ impl<'a> Idioms<'a> {
         self.source.lines().skip(before)
     }
 
-    /// Returns `true` if a class of the script can have the attribute, because the script defines it in a subclass or
-    /// assigns it to an object. Also returns `true` for private attributes of other types, which are not declared.
+    /// Returns `true` if a class or function of the script can have the attribute, because the script defines it in a
+    /// subclass or assigns it. Also returns `true` for private attributes of other types, which are not declared.
     fn can_have(&self, missing: MissingAttribute<'_>) -> bool {
         let MissingAttribute { owner, name } = missing;
-        if owner.starts_with("Self@") || self.source.contains(&format!("class {owner}")) {
+        let is_own = SCRIPTS_TYPES.iter().any(|start| owner.starts_with(start))
+            || ["class", "def"].iter().any(|keyword| self.source.contains(&format!("{keyword} {owner}")));
+        if is_own {
             !self.source.contains("__slots__") && self.source.lines().any(|line| defines(line, name))
         } else {
             name.starts_with('_') && !name.starts_with("__")
@@ -78,13 +101,33 @@ impl<'a> MissingAttribute<'a> {
         let mut parts = message.split('`');
         let (start, first, middle, second) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         match (start, middle) {
-            ("Object of type ", " has no attribute ") | ("Module ", " has no member ") => {
+            ("Object of type " | "Function " | "Class ", " has no attribute ") | ("Module ", " has no member ") => {
                 Some(Self { owner: first, name: second })
             }
             ("Unresolved attribute ", " on type ") => Some(Self { owner: second, name: first }),
             _ => None,
         }
     }
+}
+
+/// Returns the operator in a message about the types of its operands, and the rest of the message.
+fn read_operator(message: &str) -> Option<(&str, &str)> {
+    message.strip_prefix("Operator `")?.split_once('`')
+}
+
+/// Returns `true` if a line reads an item with a text as its key. The items of a dictionary can have several types, of
+/// which the message does not name all.
+fn has_item(line: &str) -> bool {
+    let is_value = |c: char| c.is_alphanumeric() || "_])".contains(c);
+    let mut starts = ["[\"", "['"].into_iter().flat_map(|start| line.match_indices(start));
+    starts.any(|(at, _)| line.get(..at).is_some_and(|before| before.ends_with(is_value)))
+}
+
+/// Returns `true` if a line changes an item or an attribute with an operator such as `+=`. The type of such a value can
+/// be wider than the type in the message.
+fn is_item_or_attribute(line: &str, operator: &str) -> bool {
+    let Some((target, _)) = line.split_once(operator) else { return false };
+    target.contains(['[', '.'])
 }
 
 /// Returns `true` if a line defines or assigns an attribute.
@@ -114,6 +157,7 @@ mod tests {
         let sound = "Object of type `Self@speak` has no attribute `sound` [missing-attribute]";
         let name = "Name `cat` used when not defined [unresolved-reference]";
         let none = "Cannot subscript object of type `None` with no `__getitem__` method [not-subscriptable]";
+        let subscript = "Cannot subscript object of type `int` with no `__getitem__` method [not-subscriptable]";
         let key = "Method `__getitem__` of type `x` cannot be called with key of type `None` on object of type `y` [x]";
         let sorted = "No overload of function `sorted` matches arguments [no-matching-overload]";
         let assigned = "Unresolved attribute `late` on type `Node` [missing-attribute]";
@@ -130,6 +174,20 @@ mod tests {
             ("cat()\nif x:\n    from a.b import *  # All.", name, true),
             ("cat()\nfrom sandbox_utils import ls", name, false),
             ("m = re.match('a', text)[0]", none, true),
+            ("rows[0]['name'][0]", subscript, true),
+            ("rows[0][0]['name']", subscript, false),
+            ("del self.rows[0]", "Cannot delete subscript on object of type `None` with no `x` method [x]", true),
+            ("self.done(1)", "Object of type `None` is not callable [not-callable]", true),
+            ("(5)(1)", "Object of type `int` is not callable [not-callable]", false),
+            ("sum(row['counts'])", "No overload of function `sum` matches arguments [x]", true),
+            ("sum(['1', '2'])", "No overload of function `sum` matches arguments [x]", true),
+            ("sum(counts)", "No overload of function `sum` matches arguments [x]", false),
+            ("counter.n += 1\ncounter.n = 0", "Function `counter` has no attribute `n` [x]", false),
+            ("def counter(): counter.n += 1\ncounter.n = 0", "Function `counter` has no attribute `n` [x]", true),
+            ("def counter(): counter.m += 1\ncounter.n = 0", "Function `counter` has no attribute `m` [x]", false),
+            ("class Plug: pass\ncls.tag = 1", "Class `Plug` has no attribute `tag` [x]", true),
+            ("hi.n = 0", "Unresolved attribute `n` on type `def hi() -> Unknown` [x]", true),
+            ("hi.n = 0\nhi.m", "Object of type `_Wrapped[(...), Unknown]` has no attribute `m` [x]", false),
             ("print([3, 1].sort()[0])", none, false),
             ("print(errorcode[error.errno])", key, true),
             ("for k in sorted(rows, key=rows.get): pass", sorted, true),
@@ -146,6 +204,24 @@ mod tests {
         ] {
             let error = Diagnostic { line: 1, column: 1, message: message.to_owned() };
             assert_eq!(Idioms::of(source).can_explain(&error), is_explained, "{source}: {message}");
+        }
+    }
+
+    #[test]
+    fn items_and_attributes_can_have_wider_types() {
+        for (source, operator, left, is_explained) in [
+            ("self.count += 1", "+=", "None", true),
+            ("count += 1", "+=", "None", true),
+            ("counts['a'] += 1", "+=", "list[str]", true),
+            ("self.count -= 1", "-=", "str", true),
+            ("count += 1", "+=", "str", false),
+            ("count += counts[1]", "+=", "str", false),
+            ("count['a'] + 1", "+", "str", false),
+        ] {
+            let message =
+                format!("Operator `{operator}` is not supported between objects of type `{left}` and `Literal[1]` [x]");
+            let error = Diagnostic { line: 1, column: 1, message };
+            assert_eq!(Idioms::of(source).can_explain(&error), is_explained, "{source}");
         }
     }
 }
