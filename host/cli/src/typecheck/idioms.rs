@@ -16,6 +16,9 @@ const MAX_CALL_LINES: usize = 5;
 /// Starts of the names of types that belong to classes and functions of scripts.
 const SCRIPTS_TYPES: [&str; 4] = ["Self@", "<class '", "_Wrapped[", "def "];
 
+/// Operators that end with `=` and assign nothing.
+const COMPARISONS: [&str; 4] = ["==", "!=", "<=", ">="];
+
 /// Parts of expressions such as `row["name"][0]`. The items of a dictionary can have several types, and the checker
 /// reports each type that has no items.
 const ITEMS_OF_ITEMS: [&str; 2] = ["\"][", "']["];
@@ -58,6 +61,7 @@ impl<'a> Idioms<'a> {
         }
         if let Some((operator, types)) = read_operator(message)
             && operator.ends_with('=')
+            && !COMPARISONS.contains(&operator)
         {
             return types.contains("of type `None` and") || is_item_or_attribute(line, operator);
         }
@@ -217,6 +221,7 @@ mod tests {
             ("count += 1", "+=", "str", false),
             ("count += counts[1]", "+=", "str", false),
             ("count['a'] + 1", "+", "str", false),
+            ("count['a'] >= 1", ">=", "str", false),
         ] {
             let message =
                 format!("Operator `{operator}` is not supported between objects of type `{left}` and `Literal[1]` [x]");

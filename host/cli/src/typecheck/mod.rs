@@ -1,9 +1,10 @@
 //! Type checks of Python scripts, with the program `ty` in a confined child process.
 //!
 //! A check writes the script, declarations of its globals and a configuration to a private temporary directory, and
-//! runs `ty` on it. The child process limits its memory and the number of its open files before it executes `ty`. On
-//! Linux, it also gives up access to the network and to all other files, and the ability to start programs. `ty`
-//! executes no code of the script. Servers, and commands that check several scripts, keep such processes running.
+//! runs `ty` on it. The types of added packages are in another such directory. The child process limits its memory and
+//! the number of its open files before it executes `ty`. On Linux, it also gives up access to the network and to all
+//! other files, and the ability to start programs. `ty` executes no code of the script. Servers, and commands that check
+//! several scripts, keep such processes running.
 //!
 //! | file | content |
 //! |---|---|
