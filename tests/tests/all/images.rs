@@ -310,6 +310,15 @@ fn image_wheels_are_importable_in_setup_and_scripts() {
     let script = "import tool, tool.late, tabulate, sys; print(n is tool.n, tool.late.found(), tabulate.__name__)";
     assert_eq!(images.run("test-wheel", script), "True /app/site-packages/tool/late.py tabulate\n");
 
+    let paths = |name: &str| {
+        let files = images.0.image_packages(name).unwrap().into_iter();
+        files.map(|(path, _)| path).filter(|path| path.ends_with(".py")).collect::<Vec<_>>()
+    };
+    assert_eq!(paths("test-wheel"), ["tool/__init__.py", "tool/late.py"]);
+    for other in [PORTABLE_PYTHON, "test-missing", "../x"] {
+        assert_eq!(paths(other), [""; 0], "{other}");
+    }
+
     // Exporting and importing an image does not change it.
     let file = images.1.path().join("out.tar");
     images.0.export_image("test-wheel", &file).unwrap();
