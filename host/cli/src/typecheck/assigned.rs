@@ -23,8 +23,10 @@ const FIXED: [&str; 14] = [
 pub(super) fn is_assigned(source: &str, message: &str) -> bool {
     let Some((name, owner)) = attribute(message) else { return false };
     let first_word = owner.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
-    // The declarations of tools begin with an underscore, and messages quote `tools`.
-    if name.is_empty() || owner.starts_with(['_', '`']) || FIXED.contains(&first_word) {
+    // The declarations of tools begin with an underscore, and messages quote `tools`. `functools.wraps` returns an object
+    // of the type `_Wrapped`.
+    let is_tool = owner.starts_with(['_', '`']) && !owner.starts_with("_Wrapped[");
+    if name.is_empty() || is_tool || FIXED.contains(&first_word) {
         return false;
     }
     let mut parts = source.split(name);
@@ -62,6 +64,8 @@ mod tests {
             ("Unresolved attribute `high` on type `<class 'Place'>`. [missing-attribute]", true),
             ("Unresolved attribute `high` on type `def load(city) -> Unknown` [missing-attribute]", true),
             ("Object of type `Place` has no attribute `high` [missing-attribute]", true),
+            ("Unresolved attribute `high` on type `_Wrapped[(...), Unknown]` [missing-attribute]", true),
+            ("Class `Place` has no attribute `high` [missing-attribute]", true),
             ("Function `load` has no attribute `lowest` [missing-attribute]", true),
             ("Module `json` has no member `high` [missing-attribute]", true),
             ("Object of type `Place` has no attribute `low` [missing-attribute]", false),

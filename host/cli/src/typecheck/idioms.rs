@@ -13,9 +13,6 @@ const NONE_SUBSCRIPTS: [&str; 2] =
 /// The number of lines that a call with a key function can occupy.
 const MAX_CALL_LINES: usize = 5;
 
-/// Starts of the names of types that belong to classes and functions of scripts.
-const SCRIPTS_TYPES: [&str; 4] = ["Self@", "<class '", "_Wrapped[", "def "];
-
 /// Operators that end with `=` and assign nothing.
 const COMPARISONS: [&str; 4] = ["==", "!=", "<=", ">="];
 
@@ -79,17 +76,14 @@ impl<'a> Idioms<'a> {
         self.source.lines().skip(before)
     }
 
-    /// Returns `true` if a class or function of the script can have the attribute, because the script defines it in a
-    /// subclass or assigns it. Also returns `true` for private attributes of other types, which are not declared.
+    /// Returns `true` if an object can have the attribute, because a subclass in the script defines it. Also returns
+    /// `true` for private attributes of types outside the script, which are not declared.
     fn can_have(&self, missing: MissingAttribute<'_>) -> bool {
         let MissingAttribute { owner, name } = missing;
-        let is_own = SCRIPTS_TYPES.iter().any(|start| owner.starts_with(start))
-            || ["class", "def"].iter().any(|keyword| self.source.contains(&format!("{keyword} {owner}")));
-        if is_own {
-            !self.source.contains("__slots__") && self.source.lines().any(|line| defines(line, name))
-        } else {
-            name.starts_with('_') && !name.starts_with("__")
+        if owner.starts_with("Self@") {
+            return subclass_defines(self.source, name);
         }
+        name.starts_with('_') && !name.starts_with("__") && !self.source.contains(&format!("class {owner}"))
     }
 }
 
@@ -103,14 +97,10 @@ struct MissingAttribute<'a> {
 impl<'a> MissingAttribute<'a> {
     fn read(message: &'a str) -> Option<Self> {
         let mut parts = message.split('`');
-        let (start, first, middle, second) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        match (start, middle) {
-            ("Object of type " | "Function " | "Class ", " has no attribute ") | ("Module ", " has no member ") => {
-                Some(Self { owner: first, name: second })
-            }
-            ("Unresolved attribute ", " on type ") => Some(Self { owner: second, name: first }),
-            _ => None,
-        }
+        let (start, owner, middle, name) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let is_known =
+            matches!((start, middle), ("Object of type ", " has no attribute ") | ("Module ", " has no member "));
+        is_known.then_some(Self { owner, name })
     }
 }
 
@@ -134,22 +124,37 @@ fn is_item_or_attribute(line: &str, operator: &str) -> bool {
     target.contains(['[', '.'])
 }
 
-/// Returns `true` if a line defines or assigns an attribute.
-fn defines(line: &str, name: &str) -> bool {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    // Computed once, because a line of an untrusted script can contain the name many times.
-    let start = line.len().saturating_sub(line.trim_start().len());
-    line.match_indices(name).any(|(at, _)| {
-        let (before, rest) = line.split_at(at);
-        let Some(after) = rest.strip_prefix(name) else { return false };
-        if before.ends_with(is_word) || after.starts_with(is_word) {
-            return false;
+/// Returns `true` if the body of a class with a base class defines the name.
+fn subclass_defines(source: &str, name: &str) -> bool {
+    // The indentation of the class statement, and of the first line of its body.
+    let (mut class, mut body) = (None, None);
+    for line in source.lines() {
+        let text = line.trim_start();
+        let indent = line.len().saturating_sub(text.len());
+        if text.is_empty() {
+            continue;
         }
-        let after = after.trim_start();
-        let is_assigned = (after.starts_with('=') && !after.starts_with("==")) || after.starts_with(':');
-        let is_statement = at == start || before.ends_with('.');
-        before.ends_with("def ") || (is_assigned && is_statement)
-    })
+        if text.starts_with("class ") && text.contains('(') {
+            (class, body) = (Some(indent), None);
+        } else if class.is_some_and(|class| indent > class) {
+            if indent == *body.get_or_insert(indent) && defines(text, name) {
+                return true;
+            }
+        } else {
+            class = None;
+        }
+    }
+    false
+}
+
+/// Returns `true` if a statement defines a function or a variable with this name.
+fn defines(statement: &str, name: &str) -> bool {
+    let statement = statement.strip_prefix("async ").unwrap_or(statement);
+    if let Some(function) = statement.strip_prefix("def ") {
+        return function.strip_prefix(name).is_some_and(|rest| rest.starts_with('('));
+    }
+    let rest = statement.strip_prefix(name).map(str::trim_start);
+    rest.is_some_and(|rest| rest.starts_with(':') || (rest.starts_with('=') && !rest.starts_with("==")))
 }
 
 #[cfg(test)]
@@ -164,16 +169,16 @@ mod tests {
         let subscript = "Cannot subscript object of type `int` with no `__getitem__` method [not-subscriptable]";
         let key = "Method `__getitem__` of type `x` cannot be called with key of type `None` on object of type `y` [x]";
         let sorted = "No overload of function `sorted` matches arguments [no-matching-overload]";
-        let assigned = "Unresolved attribute `late` on type `Node` [missing-attribute]";
         let private = "Object of type `RLock` has no attribute `_count` [missing-attribute]";
         let public = "Object of type `RLock` has no attribute `count` [missing-attribute]";
         for (source, message, is_explained) in [
             ("self.sound\nclass Dog(Animal):\n    sound = 'woof'", sound, true),
-            ("self.sound\nclass Dog(Animal):\n    sound: str", sound, true),
+            ("self.sound\nclass Dog(Animal):\n\n    name = ''\n    sound: str", sound, true),
             ("self.sound\nclass Dog(Animal):\n    def sound(self): pass", sound, true),
-            ("self.sound\nd.sound = 1", sound, true),
-            ("self.sound\nd.sounds = 1\nd.sound == 1\nplay(sound=1)", sound, false),
-            ("self.sound\nd.sound = 1\nclass Dog:\n    __slots__ = ()", sound, false),
+            ("self.sound\nclass Dog:\n    sound = 'woof'", sound, false),
+            ("self.sound\nclass Dog(Animal):\n    sounds = 1\n    sound == 1", sound, false),
+            ("self.sound\nclass Dog(Animal):\n    def f(self):\n        sound = 1", sound, false),
+            ("self.sound\nclass Dog(Animal): pass\nsound = 1\nplay(sound=1)", sound, false),
             ("cat()\nfrom sandbox_utils import *", name, true),
             ("cat()\nif x:\n    from a.b import *  # All.", name, true),
             ("cat()\nfrom sandbox_utils import ls", name, false),
@@ -186,20 +191,12 @@ mod tests {
             ("sum(row['counts'])", "No overload of function `sum` matches arguments [x]", true),
             ("sum(['1', '2'])", "No overload of function `sum` matches arguments [x]", true),
             ("sum(counts)", "No overload of function `sum` matches arguments [x]", false),
-            ("counter.n += 1\ncounter.n = 0", "Function `counter` has no attribute `n` [x]", false),
-            ("def counter(): counter.n += 1\ncounter.n = 0", "Function `counter` has no attribute `n` [x]", true),
-            ("def counter(): counter.m += 1\ncounter.n = 0", "Function `counter` has no attribute `m` [x]", false),
-            ("class Plug: pass\ncls.tag = 1", "Class `Plug` has no attribute `tag` [x]", true),
-            ("hi.n = 0", "Unresolved attribute `n` on type `def hi() -> Unknown` [x]", true),
-            ("hi.n = 0\nhi.m", "Object of type `_Wrapped[(...), Unknown]` has no attribute `m` [x]", false),
             ("print([3, 1].sort()[0])", none, false),
             ("print(errorcode[error.errno])", key, true),
             ("for k in sorted(rows, key=rows.get): pass", sorted, true),
             ("sorted(\n    rows,\n    key=rows.get,\n)", sorted, true),
             ("sorted([3, 1], descending=True)", sorted, false),
             ("rows.sort(key=rows.get)", "No overload of bound method `list.sort` matches arguments [x]", true),
-            ("class Node: pass\nn = Node()\nn.late = n", assigned, true),
-            ("x = 1\nx.late = 2", assigned, false),
             ("lock._count", private, true),
             ("class RLock: pass\nRLock()._count", private, false),
             ("x.count", public, false),
