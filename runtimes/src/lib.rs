@@ -71,6 +71,6 @@ pub use rewrite::RewriteError;
 pub use runtimes::{Binary, FetchOutcome, Runtimes};
 pub use user_packages::{
     MAX_USER_PACKAGES, MAX_USER_PACKAGES_BYTES, MAX_USER_PACKAGES_FILES, UserPackage, UserPackageError, UserPackages,
-    normal as normal_package_name,
+    is_standard as is_standard_module, normal as normal_package_name,
 };
 pub use wheel_files::{CompiledCode, MAX_WHEEL_BYTES, MAX_WHEEL_FILES, WheelFault, read_wheel, wheel_files};

@@ -275,7 +275,7 @@ const MODULES: &str = "\
     zipfile zipimport zlib zoneinfo";
 
 /// Returns `true` if the standard library has a module with this name.
-fn is_standard(module: &str) -> bool {
+pub fn is_standard(module: &str) -> bool {
     MODULES.split(' ').any(|name| name == module)
 }
 

@@ -6,7 +6,7 @@
 //! directory, within limits, so that the checker follows no links and reads no other files.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -14,6 +14,7 @@ use std::{
 
 use anyhow::Context as _;
 use glovebox::{Engine, UserPackages, escaped};
+use glovebox_runtimes::is_standard_module;
 use tempfile::TempDir;
 
 use crate::engine::user_packages_dir;
@@ -22,7 +23,7 @@ use crate::engine::user_packages_dir;
 /// with a longer file has no types.
 const MAX_FILE_BYTES: usize = 1 << 20;
 
-/// Maximum total length of the source files of all packages in bytes. Packages beyond have no types.
+/// Maximum total length of the source files of all packages in bytes. A package that would exceed it has no types.
 const MAX_TOTAL_BYTES: usize = 64 << 20;
 
 /// The file that declares that a package has types.
@@ -83,15 +84,13 @@ impl AddedPackages {
         Ok(UserPackages::open(dir)?.files()?)
     }
 
-    /// Writes the types of user packages and of an image's packages, which take precedence.
+    /// Writes the types of user packages and of an image's packages.
     fn write(&self, image: &[PackageFile]) -> Option<Arc<PackageTypes>> {
         let user = self.user_files().unwrap_or_else(|error| {
             log(&error);
             Vec::new()
         });
-        let mut packages = typed_packages(&user);
-        packages.extend(typed_packages(image));
-        let types = PackageTypes::write(packages).context("cannot write the types of packages");
+        let types = PackageTypes::write(combined_packages(&user, image)).context("cannot write the types of packages");
         types
             .unwrap_or_else(|error| {
                 log(&error);
@@ -169,18 +168,35 @@ fn typed_packages(files: &[PackageFile]) -> BTreeMap<&str, Vec<&PackageFile>> {
     packages
 }
 
+/// Returns the typed packages of the user and of an image. As for scripts, all modules of the image take precedence,
+/// including those without types.
+fn combined_packages<'a>(user: &'a [PackageFile], image: &'a [PackageFile]) -> BTreeMap<&'a str, Vec<&'a PackageFile>> {
+    let modules: BTreeSet<&str> = image.iter().map(|(path, _)| top_level_module(path)).collect();
+    let mut packages = typed_packages(user);
+    packages.retain(|name, _| !modules.contains(name.strip_suffix(STUBS).unwrap_or(name)));
+    packages.extend(typed_packages(image));
+    packages
+}
+
+fn top_level_module(path: &str) -> &str {
+    let name = path.split('/').next().unwrap_or_default();
+    name.strip_suffix(".py").unwrap_or(name)
+}
+
 fn is_source(path: &str) -> bool {
     let extension = Path::new(path).extension();
     extension.is_some_and(|extension| extension == "py" || extension == "pyi")
 }
 
-/// Returns `true` for the name of a package that scripts can import, or that contains the types of such a package.
+/// Returns `true` for the name of a package that scripts can import, or that contains the types of such a package. A
+/// package with the name of a standard module would replace the types of that module in all scripts.
 fn is_package_name(name: &str) -> bool {
     let module = name.strip_suffix(STUBS).unwrap_or(name);
     module.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && module.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && !module.starts_with("__")
         && !CHECKERS_MODULES.contains(&module)
+        && !is_standard_module(module)
 }
 
 #[cfg(test)]
@@ -222,11 +238,29 @@ mod tests {
 
     #[test]
     fn packages_do_not_replace_what_the_checker_declares() {
-        for name in
-            ["__builtins__", "__main__", "_typeshed", "typing_extensions", "ty_extensions-stubs", "1a", "é", "-stubs"]
-        {
+        for name in [
+            "__builtins__",
+            "__main__",
+            "_typeshed",
+            "typing_extensions",
+            "ty_extensions-stubs",
+            "json",
+            "collections-stubs",
+            "1a",
+            "é",
+            "-stubs",
+        ] {
             assert_eq!(names(&files(&[(&*format!("{name}/py.typed"), 0)])), [""; 0], "{name}");
         }
+    }
+
+    #[test]
+    fn modules_of_an_image_take_precedence() {
+        let user = files(&[("a/py.typed", 0), ("b-stubs/b.pyi", 1), ("c/py.typed", 0), ("d/py.typed", 0)]);
+        let image = files(&[("a/__init__.py", 1), ("b/__init__.py", 1), ("c.py", 1), ("e/py.typed", 0)]);
+        let names: Vec<_> = combined_packages(&user, &image).into_keys().collect();
+        assert_eq!(names, ["d", "e"]);
+        assert_eq!(combined_packages(&user, &[]).len(), 4);
     }
 
     #[test]
