@@ -67,7 +67,8 @@ impl SessionConfig {
         Ok(config)
     }
 
-    /// Lowers the limits of a dump, which may be forged, to those of the client that loads it.
+    /// Lowers the limits of a dump, which may be forged, to those of the client that loads it. Also replaces the version
+    /// of the protocol with that of the client.
     pub(super) fn within(mut self, client: &Self) -> Self {
         let smaller = |dumped: Option<u64>, limit: Option<u64>, default: u64| match dumped {
             Some(dumped) => Some(dumped.min(limit.unwrap_or(default))),
@@ -80,6 +81,7 @@ impl SessionConfig {
         self.turn_micros = smaller(self.turn_micros, client.turn_micros, u64::MAX);
         self.sleep_micros = smaller(self.sleep_micros, client.sleep_micros, u64::MAX);
         self.max_suspensions = smaller(self.max_suspensions, client.max_suspensions, u64::MAX);
+        self.version = client.version;
         self
     }
 
@@ -157,5 +159,11 @@ mod tests {
             let found = [config.turn_micros, config.sleep_micros, config.max_suspensions];
             assert_eq!(found, [others; 3], "{dumped:?} {client:?}");
         }
+    }
+
+    #[test]
+    fn dumps_are_loaded_with_the_version_of_the_client() {
+        let of = |version| SessionConfig::read(&Message::default().number(9, version).finish()).unwrap();
+        assert_eq!(of(6).within(&of(5)).version, 5);
     }
 }

@@ -373,6 +373,10 @@ impl<'a> Worker<'a> {
         let invalid = "the bytes are not a dump of this worker";
         let (&flags, mut bytes) = state.split_first().context(invalid)?;
         let config = SessionConfig::read(dump::read_part(&mut bytes).context(invalid)?)?;
+        let config = match &self.config {
+            Some(client) => config.within(client),
+            None => config,
+        };
         let mut types = SnippetChecks::of(self.host, &config)?;
         if flags & dump::TYPES != 0 {
             let dumped = dump::read_part(&mut bytes).context(invalid)?;
@@ -380,10 +384,6 @@ impl<'a> Worker<'a> {
                 types.load(dumped)?;
             }
         }
-        let config = match &self.config {
-            Some(client) => config.within(client),
-            None => config,
-        };
         self.configure(config)?;
         let event = if flags & dump::WAITS == 0 {
             let sandbox = self.sandbox.as_ref().context("the session is not configured; send `configure` first")?;
