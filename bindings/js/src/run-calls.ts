@@ -109,6 +109,7 @@ export class Execution {
   #running = 0;
   /** Stops the script when it fires. */
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #hasEnded = false;
 
   constructor(options: ExecutionOptions, state: ContinuationState) {
     this.#options = options;
@@ -184,6 +185,12 @@ export class Execution {
     return this.#wait();
   }
 
+  /** Releases the timer. Must be called when the script has ended, because a host function can run forever. */
+  end(): void {
+    this.#hasEnded = true;
+    clearTimeout(this.#timer);
+  }
+
   #failed(error: RunError): RunError {
     this.errors.push(error);
     return error;
@@ -196,7 +203,7 @@ export class Execution {
   #wait(): Promise<never> {
     const stop = (): void => void (this.#running === 0 ? this.#stop.abort() : (this.#timer = setTimeout(stop, SETTLE_MS)));
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(stop, SETTLE_MS);
+    if (!this.#hasEnded) this.#timer = setTimeout(stop, SETTLE_MS);
     return new Promise(() => undefined);
   }
 }

@@ -167,6 +167,7 @@ export function createRunner<Token = string>(options: RunnerOptions<Token> = {})
         if (interruptions.length === 0 || !execution.signal.aborted) throw error;
         return { status: 'interrupted', interruptions, continuation: await needed().encode(state) };
       } finally {
+        execution.end();
         await session.close();
       }
     },
