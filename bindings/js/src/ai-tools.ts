@@ -25,7 +25,7 @@ interface InputSchema {
 type Result = { success: true; value: unknown } | { success: false; error: Error };
 type Issues = { value: unknown; issues?: undefined } | { issues: readonly { message: string }[] };
 
-/** Maximum length of a list of tools in characters, at most 1,000 tokens. */
+/** Maximum length of a list of tools in characters. English text of this length is at most 1,000 tokens long. */
 const MAX_LIST = 3_500;
 
 /** Maximum number of names in a list. Short names with numbers take four tokens each. */

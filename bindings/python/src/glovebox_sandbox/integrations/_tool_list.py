@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..tools import Tool
 
 _MAX_LIST = 3_500
-"""Maximum length of a list in characters, at most 1,000 tokens."""
+"""Maximum length of a list in characters. English text of this length is at most 1,000 tokens long."""
 
 _MAX_NAMES = 200
 """Maximum number of names in a list. Short names with numbers take four tokens each."""
