@@ -59,6 +59,8 @@ impl AddedPackages {
     /// If the packages cannot be read, logs the reason and returns `None`: the engine then runs scripts without them.
     pub(super) fn types_for(&self, runtime: &str) -> Option<Arc<PackageTypes>> {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        // The checker fails if its directory of packages has been removed, for example with all temporary files.
+        written.retain(|_, types| types.as_deref().is_none_or(|types| types.path().is_dir()));
         if let Some(types) = written.get(runtime) {
             return types.clone();
         }
@@ -108,6 +110,8 @@ fn log(error: &anyhow::Error) {
 #[derive(Debug)]
 pub(super) struct PackageTypes {
     path: PathBuf,
+    /// The locked directory. `systemd-tmpfiles`, which removes old temporary files, skips locked directories.
+    _lock: fs::File,
     _dir: TempDir,
 }
 
@@ -119,6 +123,9 @@ impl PackageTypes {
             return Ok(None);
         }
         let dir = tempfile::Builder::new().prefix("glovebox-package-types-").tempdir()?;
+        let lock = fs::File::open(dir.path())?;
+        // Ignore errors: some file systems have no locks.
+        let _ = lock.try_lock_shared();
         let mut left = MAX_TOTAL_BYTES;
         for (name, files) in packages {
             let bytes = files.iter().fold(0_usize, |sum, (_, content)| sum.saturating_add(content.len()));
@@ -128,7 +135,7 @@ impl PackageTypes {
                 let _ = fs::remove_dir_all(dir.path().join(name));
             }
         }
-        Ok(Some(Self { path: dir.path().canonicalize()?, _dir: dir }))
+        Ok(Some(Self { path: dir.path().canonicalize()?, _lock: lock, _dir: dir }))
     }
 
     /// Returns the absolute path of the directory.
@@ -284,6 +291,13 @@ mod tests {
         let types = PackageTypes::write(typed_packages(&files)).unwrap().unwrap();
         let is_written = ["a/f000.py", "b/py.typed", "c/py.typed"].map(|path| types.path().join(path).exists());
         assert_eq!(is_written, [true, false, true]);
+    }
+
+    #[test]
+    fn directories_are_locked() {
+        let files = files(&[("a/py.typed", 0)]);
+        let types = PackageTypes::write(typed_packages(&files)).unwrap().unwrap();
+        assert!(fs::File::open(types.path()).unwrap().try_lock().is_err());
     }
 
     #[test]
