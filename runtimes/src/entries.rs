@@ -371,6 +371,10 @@ pub struct ExportList {
     /// instead of replacing it with `.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_finder: Option<FunctionId>,
+    /// The function that returns the hash of a key of a `Map` or `Set`. The hash is mixed, so that integers do not share
+    /// a few buckets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mixed_hash: Option<String>,
     /// `true` to change numpy's default integer to 64 bits. Supports exactly one binary, and rejects all others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wide_integers: bool,

@@ -76,7 +76,9 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<BootableModule, 
     let wanted: BTreeSet<&str> = wanted.map(String::as_str).collect();
     let framed = list.framed.iter().map(String::as_str);
     let finder = list.path_finder.iter().filter_map(FunctionId::name);
-    let found = function_indices(&sections, &wanted.iter().copied().chain(framed).chain(finder).collect())?;
+    let hash = list.mixed_hash.as_deref();
+    let named = wanted.iter().copied().chain(framed).chain(finder).chain(hash);
+    let found = function_indices(&sections, &named.collect())?;
     // Add the exports in the recipe's order, without duplicates.
     for name in list.functions.iter().filter(|name| wanted.contains(name.as_str())) {
         let index = *found.get(name.as_str()).ok_or_else(|| RewriteError::NoFunction(name.clone()))?;
@@ -135,6 +137,9 @@ fn wrappers(list: &ExportList, found: &BTreeMap<String, u32>) -> Result<BTreeMap
             FunctionId::Index(index) => *index,
         };
         wrappers.insert(index, Wrapper::EmptyPath);
+    }
+    if let Some(hash) = &list.mixed_hash {
+        wrappers.insert(index(hash)?, Wrapper::MixedHash);
     }
     Ok(wrappers)
 }

@@ -15,6 +15,9 @@ use super::sections::{SectionChange, Sections, bound};
 /// The size of a frame in bytes. The C stack is aligned to 16 bytes.
 const FRAME_BYTES: i32 = 64;
 
+/// The first multiplier of MurmurHash3's finalizer, 0x85ebca6b.
+const MIXER: i32 = 0x85eb_ca6b_u32.cast_signed();
+
 /// The parameter types of wasi-libc's `__wasilibc_find_relpath_alloc`.
 const PATH_FINDER: [ValType; 5] = [ValType::I32; 5];
 
@@ -28,6 +31,9 @@ pub(super) enum Wrapper {
     /// for every function with a path parameter. The function replaces an empty path with `.`, so `rmtree("")` would
     /// empty the working directory. With an empty path, the file system returns `ENOENT`.
     EmptyPath,
+    /// Mixes the bits of a 32-bit hash. QuickJS hashes an integer key of a `Map` as a double, whose low bits are zero,
+    /// and takes the low bits of the hash as the bucket. Without mixing, most integers share a few buckets.
+    MixedHash,
 }
 
 /// Replaces each function with a wrapper that calls it. The wrapped functions are moved to the end of the module, so
@@ -49,13 +55,16 @@ pub(super) fn wrap(module: &[u8], functions: &BTreeMap<u32, Wrapper>) -> Result<
         let old = u32::try_from(moved.len()).ok().and_then(|nth| total.checked_add(nth));
         let old = old.ok_or_else(|| unsupported("it already has the maximum number of functions"))?;
         let function_type = usize::try_from(type_index).ok().and_then(|at| function_types.get(at)?.as_ref());
-        let (parameters, _) = function_type.ok_or_else(|| unsupported(format!("its function {index} has no type")))?;
+        let (parameters, results) =
+            function_type.ok_or_else(|| unsupported(format!("its function {index} has no type")))?;
         bodies.function(&match *wrapper {
             Wrapper::Frame { stack_pointer } => {
                 check_stack_pointer(&sections, stack_pointer)?;
                 framed_call(old, parameters.len(), stack_pointer)
             }
             Wrapper::EmptyPath if *parameters == PATH_FINDER => path_finder_call(old),
+            Wrapper::MixedHash if *results == [ValType::I32] => mixed_hash(old, parameters.len()),
+            Wrapper::MixedHash => return Err(unsupported(format!("its function {index} does not return a hash"))),
             Wrapper::EmptyPath => {
                 return Err(unsupported(format!(
                     "its function {index} does not have the signature of `__wasilibc_find_relpath_alloc`"
@@ -111,6 +120,20 @@ fn path_finder_call(function: u32) -> Function {
     body.if_(BlockType::Empty).local_get(relative).i32_load(word).i32_const(0).i32_store8(byte).end();
     body.local_get(found).end();
     finder
+}
+
+/// Calls the wrapped function, and mixes its result so that each bit of the hash affects the low bits. The steps are
+/// those of MurmurHash3's finalizer, except for its last multiplication.
+fn mixed_hash(function: u32, parameters: usize) -> Function {
+    let hash = u32::try_from(parameters).unwrap_or(u32::MAX);
+    let mut mixed = Function::new([(1, EncodedType::I32)]);
+    let mut body = mixed.instructions();
+    for (parameter, _) in (0u32..).zip(0..parameters) {
+        body.local_get(parameter);
+    }
+    body.call(function).local_tee(hash).local_get(hash).i32_const(16).i32_shr_u().i32_xor();
+    body.i32_const(MIXER).i32_mul().local_tee(hash).local_get(hash).i32_const(13).i32_shr_u().i32_xor().end();
+    mixed
 }
 
 /// The parameters and results of a function type.

@@ -26,6 +26,7 @@ fn list(functions: &[&str], globals: &[(&str, u32)], tables: &[(&str, u32)]) -> 
         call_sites: false,
         awaited_modules: false,
         path_finder: None,
+        mixed_hash: None,
         globals: map(globals),
         tables: map(tables),
         callbacks: BTreeMap::new(),

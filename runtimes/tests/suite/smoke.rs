@@ -100,6 +100,7 @@ fn rewrite_all(module: &[u8]) {
         tables: [("__table".to_owned(), 0)].into(),
         framed: Vec::new(),
         path_finder: None,
+        mixed_hash: None,
         wide_integers: false,
         call_sites: false,
         awaited_modules: false,

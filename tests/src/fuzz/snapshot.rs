@@ -22,6 +22,7 @@ pub fn snapshot(data: &[u8]) {
         functions: vec!["f".into(), "memory".into()],
         framed: Vec::new(),
         path_finder: None,
+        mixed_hash: None,
         wide_integers: false,
         call_sites: false,
         awaited_modules: false,
