@@ -16,10 +16,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    CancelToken, ExecuteError, Execution, Request, Sandbox, Stream, SuspendError, Suspended, ToolError,
+    CancelToken, ExecuteError, Execution, Request, Sandbox, Stream, ToolError,
     exec::{
-        request::RequestParts,
-        suspend::{StateBefore, Suspension, call_bytes},
+        suspend::{SuspensionParts, call_bytes},
         transcript::{Transcript, finished_output},
     },
     tools::{PendingCalls, Progress},
@@ -221,16 +220,7 @@ pub struct Started {
     shared: Arc<SteppingState>,
     cancel: CancelToken,
     /// Set if the execution can be suspended.
-    suspendable: Option<SuspensionParts>,
-}
-
-/// The parts of an execution that a suspension needs.
-struct SuspensionParts {
-    suspension: Arc<Suspension>,
-    sandbox: Sandbox,
-    request: Arc<RequestParts<'static>>,
-    /// The suspended execution that this execution resumes.
-    replay: Option<Arc<Suspended>>,
+    pub(in crate::exec) suspendable: Option<SuspensionParts>,
 }
 
 /// The state that the execution's thread and the handle share.
@@ -317,54 +307,6 @@ impl Started {
             Progress::Runs => Step::Running,
             Progress::Ended => Step::Done(self.shared.end.get().cloned().unwrap_or(Err(AdvanceError::Panicked))?),
         })
-    }
-
-    /// Suspends the execution: stops it and returns it as a value that can be stored. Call this when
-    /// [`advance`](Self::advance) has returned [`Step::NeedsTools`]. [`Suspended::request`] resumes the execution.
-    ///
-    /// Afterwards, `advance` returns an execution with the outcome [`Cancelled`](crate::Outcome::Cancelled), and without
-    /// changes to files.
-    ///
-    /// # Errors
-    /// Fails if the request was not [`suspendable`](Request::suspendable), if the script does not wait for answers, or
-    /// if a tool's handler is running. Also fails if a limit or a cancellation has interrupted the script, or if the
-    /// journal is too large. The execution then continues, except after [`SuspendError::Session`].
-    pub fn suspend(&self) -> Result<Suspended, SuspendError> {
-        self.suspend_within(usize::MAX)
-    }
-
-    /// Like [`suspend`](Self::suspend), but limits the unanswered calls to `max_calls_bytes` in total
-    /// ([`ToolRequest::suspended_bytes`]). A script that polls for its answers can make further calls after
-    /// [`advance`](Self::advance) has returned.
-    ///
-    /// # Errors
-    /// Fails like [`suspend`](Self::suspend), and with [`SuspendError::Running`] if the calls exceed the limit.
-    pub fn suspend_within(&self, max_calls_bytes: usize) -> Result<Suspended, SuspendError> {
-        let SuspensionParts { suspension, sandbox, request, replay } =
-            self.suspendable.as_ref().ok_or(SuspendError::NotSuspendable)?;
-        match self.shared.pending.wait(Some(Instant::now())) {
-            Progress::Waits(_) => {}
-            Progress::Runs => return Err(SuspendError::Running),
-            Progress::Ended => return Err(SuspendError::Ended),
-        }
-        let recording = suspension.request(max_calls_bytes, || self.cancel.wake())?;
-        // After this wait, `advance` no longer returns the calls, and the execution's session can be used again.
-        suspension.wait_for_end();
-        let replayed = replay.as_ref().and_then(|suspended| suspended.session());
-        let before = match (suspension.take_before(), replayed) {
-            (Some(StateBefore { state, reservation }), _) => {
-                let encoded = sandbox.hibernate_checkpoint(state).map_err(Arc::new).map_err(SuspendError::Session)?;
-                drop(reservation);
-                Some(encoded)
-            }
-            (None, replayed) => replayed.map(<[u8]>::to_vec),
-        };
-        let mut request = Arc::clone(request);
-        if before.is_some() {
-            // The session's saved state already contains `context`.
-            Arc::make_mut(&mut request).context = None;
-        }
-        Ok(Suspended::new(sandbox, request, before, recording))
     }
 
     /// Returns at most `len_bytes` of the script's output on a stream, starting at byte `offset`. Returns an empty

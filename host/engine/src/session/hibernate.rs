@@ -172,10 +172,8 @@ impl Sandbox {
     }
 
     /// Serializes a saved state of one of this sandbox's sessions, without a key.
-    pub(crate) fn hibernate_checkpoint(&self, state: Checkpoint) -> Result<Vec<u8>, HibernateError> {
-        let mut bytes = Vec::new();
-        self.write_checkpoint(state, &HibernateOptions::default(), &mut bytes)?;
-        Ok(bytes)
+    pub(crate) fn hibernate_checkpoint(&self, state: Checkpoint, into: &mut dyn Write) -> Result<(), HibernateError> {
+        self.write_checkpoint(state, &HibernateOptions::default(), into)
     }
 
     /// Restores a session from the bytes of [`Session::hibernate`]. The bytes may be untrusted: this sandbox determines

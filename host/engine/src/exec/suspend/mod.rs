@@ -21,6 +21,7 @@ mod peek;
 pub(crate) mod recording;
 mod results;
 mod sealed;
+mod started;
 mod suspension;
 
 use std::{sync::Arc, time::Duration};
@@ -32,6 +33,7 @@ pub use fork::{Fork, ForkError};
 pub(in crate::exec) use limits::{check_context, checked_context};
 pub use peek::UncheckedSuspended;
 use sealed::SealedFormat;
+pub(in crate::exec) use started::SuspensionParts;
 pub(crate) use suspension::{StateBefore, Suspension, call_bytes};
 
 use crate::{

@@ -98,6 +98,11 @@ impl Suspension {
         self.state().before = Some(before);
     }
 
+    /// Returns a copy of the state of the session before the execution. The copy shares the memory pages.
+    pub(in crate::exec) fn state_before(&self) -> Option<Checkpoint> {
+        self.state().before.as_ref().map(|before| before.state.clone())
+    }
+
     /// Takes the state of the session before the execution. Returns `None` outside sessions.
     pub(in crate::exec) fn take_before(&self) -> Option<StateBefore> {
         self.state().before.take()
