@@ -251,8 +251,12 @@ impl From<&ExecuteError> for SandboxError {
             ExecuteError::System { .. } | ExecuteError::Driver(_) | ExecuteError::Unrestorable { .. } => {
                 unavailable("the guest could not run", error)
             }
-            ExecuteError::OtherSession { .. } => {
-                let text = "the execution was suspended in a session; components cannot resume executions in sessions";
+            ExecuteError::OtherSession { in_session: true } => {
+                let text = "the execution was suspended in a session; use `session.resume-suspended` of version 0.3.0";
+                Self::NotResumable(text.into())
+            }
+            ExecuteError::OtherSession { in_session: false } => {
+                let text = "the execution was suspended outside sessions; use `sandbox.resume-suspended`";
                 Self::NotResumable(text.into())
             }
             ExecuteError::OtherImage { .. } | ExecuteError::Diverged { .. } => Self::NotResumable(text),

@@ -64,6 +64,7 @@ mod quotas;
 mod sandbox;
 mod session;
 mod started;
+mod suspended;
 mod thread_call;
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ use super::{
     convert::{self, SandboxFailure, refused},
     ctx::Caller,
     quotas::{Meter, QuotaError, QuotaShare, QuotaUse},
-    started::{StartRequest, StartedResource, SuspendableRequest},
+    started::{StartRequest, StartedResource},
+    suspended::SuspendableRequest,
     wit::{
         sandbox::{Host, HostBlob, HostFiles},
         tools,
@@ -24,7 +25,7 @@ use super::{
         },
     },
 };
-use crate::{CancelToken, Files, Sandbox, Suspended, ToolOutcome, exec::platform::Budget, tools::DirectCall};
+use crate::{CancelToken, Files, Sandbox, ToolOutcome, exec::platform::Budget, tools::DirectCall};
 
 /// Returns the maximum fuel of an execution outside sessions. Setting the `context` variable can use as much fuel as
 /// the script.
@@ -91,16 +92,6 @@ impl Caller {
         let request = request.for_validation();
         let converted = convert::request(&request).cancel(cancel).budget(&budget);
         Ok(sandbox.validate_request(converted)?.into_iter().map(Diagnostic::from).collect())
-    }
-
-    /// Decodes the bytes of a suspended execution. The resumed execution holds the share of the quota for the decoded
-    /// bytes.
-    pub(super) fn decode_suspended(&self, bytes: &[u8]) -> Result<(Suspended, SuspendableRequest), SandboxFailure> {
-        // Charges the memory first, because decoding needs several times the size of the bytes.
-        let decoded_bytes = Suspended::peek(bytes).map_or(0, |unchecked| unchecked.memory_bytes);
-        let share = self.meter.take(QuotaUse::Bytes(decoded_bytes as u64))?;
-        let suspended = Suspended::from_bytes(bytes, None)?;
-        Ok((suspended, SuspendableRequest { bytes: bytes.len(), share: Some(Arc::new(share)) }))
     }
 }
 
@@ -321,6 +312,11 @@ impl Bytes {
     pub(super) fn with(bytes: Vec<u8>, mut share: QuotaShare) -> Result<Self, QuotaError> {
         share.resize(bytes.capacity() as u64)?;
         Ok(Self { bytes, share })
+    }
+
+    /// Returns the bytes and their share of the quota.
+    pub(super) fn into_parts(self) -> (Vec<u8>, QuotaShare) {
+        (self.bytes, self.share)
     }
 
     /// Appends bytes. Fails if the bytes would exceed the quota.

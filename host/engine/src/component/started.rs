@@ -5,10 +5,7 @@ use std::{
     time::Duration,
 };
 
-use glovebox_core::{
-    contract::MAX_READ_BYTES,
-    journal::{JOURNAL_BYTES, JournalEntry, MAX_ENTRIES},
-};
+use glovebox_core::contract::MAX_READ_BYTES;
 use wasmtime::component::Resource;
 
 use super::{
@@ -16,17 +13,18 @@ use super::{
     caller_tools::check_tools,
     convert::{self, SandboxFailure},
     ctx::Caller,
-    quotas::{Meter, QuotaError, QuotaShare, QuotaUse},
+    quotas::{QuotaError, QuotaShare, QuotaUse},
     sandbox::{Bytes, Snapshot},
     session::{BusyGuard, SessionResource, fuel_of_a_call},
+    suspended::SuspendableRequest,
     wit::{
         sandbox::{HostStarted, OutputStream, Step, ToolAnswer, ToolRequest},
         types::{Request, SandboxError, Tool},
     },
 };
 use crate::{
-    AdvanceError, Execution, Files, Sandbox, Started, SuspendError, ToolError,
-    exec::{platform::Budget, stepping, suspend::call_bytes},
+    AdvanceError, Execution, Files, Sandbox, Started, ToolError,
+    exec::{platform::Budget, stepping},
 };
 
 /// A request to start an execution outside sessions.
@@ -47,6 +45,13 @@ impl<'a> StartRequest<'a> {
     pub(super) fn new(request: crate::Request<'a>, fuel: u64, tools: &'a [Tool]) -> Self {
         Self { request, fuel, tools, suspendable: None, retains_files: true, request_share: None }
     }
+}
+
+/// A request to start an execution in a session.
+pub(super) struct SessionStartRequest<'a> {
+    pub(super) request: crate::Request<'a>,
+    /// `None` if the execution cannot be suspended.
+    pub(super) suspendable: Option<SuspendableRequest>,
 }
 
 impl Caller {
@@ -85,19 +90,10 @@ impl Caller {
         let reservation = self.meter.execution(fuel, &budget)?;
         let sandbox = self.with_tools(sandbox, tools)?;
         let request = request.session_id(&self.id).cancel(&self.cancel).budget(&budget);
-        if let Some(suspendable) = &mut suspendable
-            && suspendable.share.is_none()
-        {
-            // Charges the request, which the handle keeps until it is dropped.
-            let share = self.meter.take(QuotaUse::Bytes(suspendable.bytes as u64))?;
-            suspendable.share = Some(Arc::new(share));
-        }
-        let suspendable_share = suspendable.as_ref().and_then(|suspendable| suspendable.share.clone());
-        let journal = suspendable.as_ref().map(|_| self.meter.take(QuotaUse::Bytes(JOURNAL_MEMORY_BYTES)));
-        let journal = journal.transpose()?;
+        let shares = suspendable.as_mut().map(|suspendable| suspendable.charge(&self.meter)).transpose()?;
         let started = sandbox.start_with(request, move |execution| {
             // Holds the quota shares until the result is charged, because the handle may already be dropped.
-            let _until_here = (reservation, suspendable_share, journal, request_share, started);
+            let _until_here = (reservation, shares, request_share, started);
             execution.session_id = None;
             let files = execution.take_files();
             if retains_files {
@@ -108,7 +104,7 @@ impl Caller {
             }
             there.finish(execution);
         })?;
-        Ok(StartedResource { started, left, stepping: None, suspendable, is_in_session: false, is_done: false })
+        Ok(StartedResource::new(started, left, suspendable, false))
     }
 
     /// Starts an execution in a session. `started` is the execution's share of the `started` quota. `until_end` is
@@ -117,24 +113,26 @@ impl Caller {
         &self,
         resource: SessionResource,
         started: QuotaShare,
-        request: crate::Request<'_>,
+        start: SessionStartRequest<'_>,
         until_end: impl Send + 'static,
     ) -> Result<StartedResource, SandboxFailure> {
+        let SessionStartRequest { request, mut suspendable } = start;
         let sandbox = resource.session().sandbox();
         let left = RetainedResults::new(self.output_share(sandbox)?);
         let there = Arc::clone(&left);
         let keeper = resource.keeper().clone();
         let reservation = self.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
         let request = request.cancel(&keeper.cancel).budget(&keeper.budget);
+        let shares = suspendable.as_mut().map(|suspendable| suspendable.charge(&self.meter)).transpose()?;
         let session = resource.session().clone();
         let started = session.start_with(request, move |execution| {
             // This closure may hold the last reference to the session, because the handle may already be dropped. The
             // quota shares are returned before the session accepts another execution.
-            let _until_here = (reservation, started, until_end, resource);
+            let _until_here = (reservation, shares, started, until_end, resource);
             drop(execution.take_files());
             there.finish(execution);
         })?;
-        Ok(StartedResource { started, left, stepping: None, suspendable: None, is_in_session: true, is_done: false })
+        Ok(StartedResource::new(started, left, suspendable, true))
     }
 }
 
@@ -159,7 +157,8 @@ impl SandboxCtx {
         let resource = self.get(session)?.clone();
         let (stepping, running) = resource.step()?;
         let (handle, started) = (self.caller.meter.take(QuotaUse::Handle)?, self.caller.meter.take(QuotaUse::Started)?);
-        let stepped = self.caller.start_in_session(resource, started, convert::request(&request), running)?;
+        let start = SessionStartRequest { request: convert::request(&request), suspendable: None };
+        let stepped = self.caller.start_in_session(resource, started, start, running)?;
         self.put(handle, StartedResource { stepping: Some(stepping), ..stepped })
     }
 }
@@ -263,50 +262,30 @@ pub struct StartedResource {
     /// sessions.
     pub(super) stepping: Option<BusyGuard>,
     /// `None` if the execution cannot be suspended.
-    suspendable: Option<SuspendableRequest>,
-    is_in_session: bool,
+    pub(super) suspendable: Option<SuspendableRequest>,
+    /// The serialized state of the session before the execution, from a failed attempt to suspend the execution. `None`
+    /// outside sessions.
+    pub(super) state_before: Mutex<Option<Bytes>>,
+    pub(super) is_in_session: bool,
     pub(super) is_done: bool,
 }
 
 impl StartedResource {
-    /// Fails if the execution cannot be suspended, now or later.
-    pub(super) fn check_suspendable(&self) -> Result<(), SuspendError> {
-        match &self.suspendable {
-            None => Err(SuspendError::NotSuspendable),
-            Some(_) if self.started.has_ended() => Err(SuspendError::Ended),
-            Some(_) => Ok(()),
+    fn new(
+        started: Started,
+        left: Arc<RetainedResults>,
+        suspendable: Option<SuspendableRequest>,
+        is_in_session: bool,
+    ) -> Self {
+        Self {
+            started,
+            left,
+            stepping: None,
+            suspendable,
+            state_before: Mutex::default(),
+            is_in_session,
+            is_done: false,
         }
-    }
-
-    /// Suspends the execution and returns its bytes. Blocks the calling thread.
-    pub(super) fn suspend(&self, meter: &Arc<Meter>) -> Result<Bytes, SandboxFailure> {
-        let suspendable = self.suspendable.as_ref().ok_or(SuspendError::NotSuspendable)?;
-        let calls_bytes = match self.started.advance(Vec::new(), Some(Duration::ZERO))? {
-            stepping::Step::NeedsTools(calls) => calls.iter().map(|call| call_bytes(&call.name, &call.arguments)).sum(),
-            stepping::Step::Running => 0,
-            stepping::Step::Done(_) => return Err(SuspendError::Ended.into()),
-        };
-        let max_bytes = suspendable.bytes.saturating_add(calls_bytes).saturating_add(MAX_JOURNAL_BYTES);
-        // Reserves the memory first. If the bytes exceeded the quota afterwards, the suspended execution would be lost.
-        let share = meter.take(QuotaUse::Bytes(max_bytes as u64))?;
-        let bytes = self.started.suspend_within(calls_bytes)?.to_bytes(None);
-        Ok(Bytes::with(bytes.into_boxed_slice().into_vec(), share)?)
-    }
-}
-
-/// The size of a suspendable execution's request, and the request's share of the byte quota.
-#[derive(Debug)]
-pub(super) struct SuspendableRequest {
-    /// The size of the request, or of the bytes from which the execution was resumed.
-    pub(super) bytes: usize,
-    /// The share of the byte quota for the request or the decoded bytes. The handle and the running execution hold the
-    /// same share. `None` until the execution starts.
-    pub(super) share: Option<Arc<QuotaShare>>,
-}
-
-impl SuspendableRequest {
-    pub(super) fn new(request: &Request) -> Self {
-        Self { bytes: request_bytes(request), share: None }
     }
 }
 
@@ -316,14 +295,6 @@ pub(super) fn request_bytes(request: &Request) -> usize {
     let texts = [name, context].into_iter().flatten().map(String::len).sum::<usize>();
     source.len() + texts + stdin.as_ref().map_or(0, Vec::len)
 }
-
-/// Maximum size of a journal in the bytes of a suspended execution. The engine limits the journal's contents to 1 MiB,
-/// and encoding adds at most half of that.
-pub(super) const MAX_JOURNAL_BYTES: usize = 2 << 20;
-
-/// Maximum memory of the journal of a running execution, in bytes. The capacity of the journal's list doubles when the
-/// list grows.
-pub(super) const JOURNAL_MEMORY_BYTES: u64 = JOURNAL_BYTES + (2 * MAX_ENTRIES * size_of::<JournalEntry>()) as u64;
 
 /// The results of a started execution that the host holds.
 #[derive(Debug)]

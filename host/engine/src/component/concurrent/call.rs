@@ -8,7 +8,7 @@ use crate::{
         SandboxCtx,
         convert::{SandboxFailure, weight},
         ctx::Caller,
-        quotas::{QuotaShare, QuotaUse},
+        quotas::{QuotaError, QuotaShare, QuotaUse},
         started::request_bytes,
         thread_call::ThreadCall,
         wit::types::{Policy, Request, Runtime, Tool},
@@ -55,6 +55,14 @@ impl Call {
             share.resize(request_bytes(request) as u64)?;
         }
         Ok(share)
+    }
+
+    /// Takes the call's share of the `started` quota, for the execution that the call starts.
+    pub(super) fn take_started_share(&mut self) -> Result<QuotaShare, QuotaError> {
+        match self.started.take() {
+            Some(share) => Ok(share),
+            None => self.caller.meter.take(QuotaUse::Started),
+        }
     }
 
     /// Runs `work` on a new thread, with a token that is cancelled if the future is dropped.

@@ -18,7 +18,8 @@ use crate::{
         convert::{self, SandboxFailure, weight},
         quotas::QuotaUse,
         sandbox::{fuel_of_a_resumed_execution, fuel_of_an_execution},
-        started::{StartRequest, SuspendableRequest},
+        started::StartRequest,
+        suspended::SuspendableRequest,
         wit::{
             sandbox,
             types::{Diagnostic, Execution, InputFile, Policy, ProviderInfo, Request, Runtime, Tool},
@@ -159,10 +160,7 @@ impl Call {
     /// Starts an execution in `sandbox`. The execution's output, calls and end wake the execution's observers.
     fn start_in(&mut self, sandbox: Sandbox, start: StartRequest<'_>) -> Result<ConcurrentExecution, SandboxFailure> {
         let tool_bytes = sandbox.policy().limits.tool_bytes;
-        let started = match self.started.take() {
-            Some(share) => share,
-            None => self.caller.meter.take(QuotaUse::Started)?,
-        };
+        let started = self.take_started_share()?;
         let observers = Arc::new(Observers::default());
         let there = Arc::clone(&observers);
         let request = start.request.on_output(move |_, _| there.wake_all());

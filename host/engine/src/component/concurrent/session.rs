@@ -1,32 +1,32 @@
 //! Implements `resource session`. Both versions of the contract share the methods of `Caller`.
 
-use std::{sync::Arc, task::Waker, thread};
+use std::thread;
 
 use glovebox_core::contract::{check_json, check_variable_name};
 use wasmtime::component::{Accessor, HasSelf, Resource, StreamReader};
 
 use super::{
     call::{Call, runtime_bytes, tool_bytes},
-    observers::Observers,
     session_call::{SessionCall, UsedSession, create},
     session_streams::{BytesStream, SizeLimit, UploadStream},
     started::ConcurrentExecution,
     wit_session::{Host, HostSession, HostSessionWithStore, SessionOptions},
 };
 use crate::{
-    CheckpointId, Files, HibernateOptions, ResumeOptions, Session,
+    CheckpointId, Files, HibernateOptions, ResumeOptions, Session, Suspended,
     component::{
         SandboxCtx,
         convert::{self, SandboxFailure, refused, weight},
         quotas::{QuotaShare, QuotaUse},
         sandbox::{Bytes, list_files},
         session::SessionResource,
-        started::request_bytes,
+        started::{SessionStartRequest, request_bytes},
+        suspended::SuspendableRequest,
         wit::{
             sandbox,
             types::{
                 CheckpointInfo, Execution, FileEntry, FileError, GuestValue, IfExists, Policy, Request, Runtime,
-                SandboxError, SessionInfo,
+                SandboxError, SessionInfo, Tool,
             },
         },
     },
@@ -90,6 +90,29 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         .await
     }
 
+    async fn resume_suspended(
+        accessor: &Accessor<T, Self>,
+        runtime: Runtime,
+        suspended: StreamReader<u8>,
+        policy: Policy,
+        tools: Vec<Tool>,
+    ) -> Result<(Resource<SessionResource>, Resource<ConcurrentExecution>), SandboxFailure> {
+        let begun = accessor.with(|access| {
+            UploadStream::begin(access, suspended, |ctx| {
+                Ok((begin_resumption(ctx, &runtime, &policy, &tools)?, Some(suspended_limit())))
+            })
+        });
+        let ((call, [for_session, for_execution]), incoming) = begun?;
+        let suspended = incoming.all().await?;
+        // If this future is dropped, the thread drops the session and the execution, which cancels the execution.
+        let resumed = call.run(move |call, cancel| call.resume_in_session(runtime, suspended, policy, &tools, cancel));
+        let (session, execution) = resumed.await?;
+        accessor.with(|mut access| {
+            let ctx = access.get().check_present()?;
+            Ok((ctx.put(for_session, session)?, ctx.put(for_execution, execution)?))
+        })
+    }
+
     async fn execute(
         accessor: &Accessor<T, Self>,
         session: Resource<SessionResource>,
@@ -113,29 +136,15 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         session: Resource<SessionResource>,
         request: Request,
     ) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
-        request.check_in_session()?;
-        let (call, handle) = begin(accessor, &session, request_bytes(&request))?.with_handle()?;
-        let until_end = call.second_guard();
-        // If this future is dropped, the thread drops the execution, which cancels it.
-        let started = call.run_busy(move |call, UsedSession { resource, running }, _| {
-            let share = match call.started.take() {
-                Some(share) => share,
-                None => call.caller.meter.take(QuotaUse::Started)?,
-            };
-            let observers = Arc::new(Observers::default());
-            let there = Arc::clone(&observers);
-            let request_share = call.take_request_share(&request)?;
-            let request = convert::request(&request).on_output(move |_, _| there.wake_all());
-            let tool_bytes = resource.session().sandbox().policy().limits.tool_bytes;
-            let until_end = (running, until_end, request_share);
-            let stepped = call.caller.start_in_session(resource, share, request, until_end)?;
-            stepped.started.pending().observe(Waker::from(Arc::clone(&observers)));
-            Ok((stepped, observers, tool_bytes))
-        });
-        let ((mut stepped, observers, tool_bytes), stepping) = started.await?;
-        stepped.stepping = Some(stepping);
-        let execution = ConcurrentExecution::new(stepped, observers, tool_bytes);
-        accessor.with(|mut access| access.get().check_present()?.put(handle, execution))
+        start(accessor, &session, request, false).await
+    }
+
+    async fn start_suspendable(
+        accessor: &Accessor<T, Self>,
+        session: Resource<SessionResource>,
+        request: Request,
+    ) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
+        start(accessor, &session, request, true).await
     }
 
     async fn get_variable(
@@ -337,6 +346,48 @@ fn begin_creation(
     let call = Call::holding(ctx, bytes.into_iter().fold(0, u64::saturating_add))?;
     let handle = call.caller.meter.take(QuotaUse::Handle)?;
     Ok((call, handle))
+}
+
+/// Takes the shares of a call that resumes an execution in a session, and of the handles of both.
+fn begin_resumption(
+    ctx: &mut SandboxCtx,
+    runtime: &Runtime,
+    policy: &Policy,
+    tools: &[Tool],
+) -> Result<(Call, [QuotaShare; 2]), SandboxFailure> {
+    let bytes = [tool_bytes(tools), runtime_bytes(runtime), weight(policy)];
+    let call = Call::holding(ctx, bytes.into_iter().fold(0, u64::saturating_add))?;
+    let handles = [call.caller.meter.take(QuotaUse::Handle)?, call.caller.meter.take(QuotaUse::Handle)?];
+    Ok((call, handles))
+}
+
+/// Returns the size limit of the bytes of a suspended execution.
+fn suspended_limit() -> SizeLimit {
+    let text = format!("the bytes exceed {}, the maximum of a suspended execution", Suspended::MAX_BYTES);
+    SizeLimit { bytes: Suspended::MAX_BYTES as u64, error: SandboxError::NotResumable(text) }
+}
+
+/// Starts an execution in a session.
+async fn start<T: Send + 'static>(
+    accessor: &Accessor<T, HasSelf<SandboxCtx>>,
+    session: &Resource<SessionResource>,
+    request: Request,
+    is_suspendable: bool,
+) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
+    request.check_in_session()?;
+    let (call, handle) = begin(accessor, session, request_bytes(&request))?.with_handle()?;
+    let until_end = call.second_guard();
+    // If this future is dropped, the thread drops the execution, which cancels it.
+    let started = call.run_busy(move |call, UsedSession { resource, running }, _| {
+        let suspendable = is_suspendable.then(|| SuspendableRequest::new(&request));
+        let request_share = call.take_request_share(&request)?;
+        let request = convert::request(&request).suspendable(is_suspendable);
+        let start = SessionStartRequest { request, suspendable };
+        call.start_in_session(resource, start, (running, until_end, request_share))
+    });
+    let (started, stepping) = started.await?;
+    let execution = started.with_guard(stepping);
+    accessor.with(|mut access| access.get().check_present()?.put(handle, execution))
 }
 
 /// Takes the shares of a call that writes a file, and returns the size limit of its contents. Fails if the session is

@@ -1,8 +1,10 @@
 //! A call into a session, which can run concurrently with calls into other sessions.
 
+use std::{sync::Arc, task::Waker};
+
 use wasmtime::component::{Accessor, HasSelf, Resource};
 
-use super::call::Call;
+use super::{call::Call, observers::Observers, started::ConcurrentExecution};
 use crate::{
     CancelToken,
     component::{
@@ -10,6 +12,7 @@ use crate::{
         convert::SandboxFailure,
         quotas::{QuotaShare, QuotaUse},
         session::{BusyGuard, SessionResource, SessionUseGuard},
+        started::{SessionStartRequest, StartedResource},
         wit::types::SandboxError,
     },
 };
@@ -80,6 +83,42 @@ impl SessionCall {
             work(call, UsedSession { resource: session, running }, cancel)
         });
         Ok((result.await?, stepping))
+    }
+}
+
+/// An execution that has begun in a session.
+pub(super) struct SessionExecution {
+    stepped: StartedResource,
+    observers: Arc<Observers>,
+    tool_bytes: u64,
+}
+
+impl SessionExecution {
+    /// Adds the guard that keeps the session busy until the component drops the execution.
+    pub(super) fn with_guard(mut self, stepping: BusyGuard) -> ConcurrentExecution {
+        self.stepped.stepping = Some(stepping);
+        ConcurrentExecution::new(self.stepped, self.observers, self.tool_bytes)
+    }
+}
+
+impl Call {
+    /// Starts an execution in a session. The execution's output, calls and end wake the execution's observers.
+    /// `until_end` is dropped when the execution has ended.
+    pub(super) fn start_in_session(
+        &mut self,
+        session: SessionResource,
+        start: SessionStartRequest<'_>,
+        until_end: impl Send + 'static,
+    ) -> Result<SessionExecution, SandboxFailure> {
+        let started = self.take_started_share()?;
+        let observers = Arc::new(Observers::default());
+        let there = Arc::clone(&observers);
+        let SessionStartRequest { request, suspendable } = start;
+        let start = SessionStartRequest { request: request.on_output(move |_, _| there.wake_all()), suspendable };
+        let tool_bytes = session.session().sandbox().policy().limits.tool_bytes;
+        let stepped = self.caller.start_in_session(session, started, start, until_end)?;
+        stepped.started.pending().observe(Waker::from(Arc::clone(&observers)));
+        Ok(SessionExecution { stepped, observers, tool_bytes })
     }
 }
 

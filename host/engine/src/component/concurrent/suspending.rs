@@ -1,4 +1,4 @@
-//! Implements `started.suspend`.
+//! Implements `started.suspend` and `session.resume-suspended`.
 
 use std::sync::{
     Arc, OnceLock,
@@ -6,7 +6,18 @@ use std::sync::{
 };
 
 use super::{call::Call, started::ConcurrentExecution};
-use crate::component::{convert::SandboxFailure, ctx::Caller, quotas::Meter, sandbox::Bytes, wit::types::SandboxError};
+use crate::{
+    CancelToken,
+    component::{
+        convert::SandboxFailure,
+        ctx::Caller,
+        quotas::Meter,
+        sandbox::Bytes,
+        session::SessionResource,
+        started::SessionStartRequest,
+        wit::types::{Policy, Runtime, SandboxError, Tool},
+    },
+};
 
 /// The bytes of a suspended execution. The execution keeps the bytes, because a caller that drops a call to `suspend`
 /// would otherwise lose the execution.
@@ -56,5 +67,27 @@ impl ConcurrentExecution {
         // The execution already has a share of the `started` quota.
         let call = Call { caller, bytes: Vec::new(), started: None };
         call.run(move |call, _| suspending.suspend(&call.caller.meter)).await
+    }
+}
+
+impl Call {
+    /// Implements `session.resume-suspended`. `cancel` is the token of the call.
+    pub(super) fn resume_in_session(
+        &mut self,
+        runtime: Runtime,
+        suspended: Bytes,
+        policy: Policy,
+        tools: &[Tool],
+        cancel: &CancelToken,
+    ) -> Result<(SessionResource, ConcurrentExecution), SandboxFailure> {
+        let sandbox = self.caller.sandbox_for(runtime, policy)?;
+        let (decoded, suspendable) = self.caller.decode_suspended(suspended.as_slice())?;
+        drop(suspended);
+        let session = self.caller.restore_suspended(&sandbox, tools, &decoded, cancel)?;
+        let (stepping, running) = session.step()?;
+        let until_end = (running, stepping.second());
+        let start = SessionStartRequest { request: decoded.request(), suspendable: Some(suspendable) };
+        let execution = self.start_in_session(session.clone(), start, until_end)?;
+        Ok((session, execution.with_guard(stepping)))
     }
 }

@@ -1,18 +1,23 @@
 //! Tests of executions that the component suspends and resumes.
 
-use std::{thread, time::Duration};
+use std::{sync::Arc, thread, time::Duration};
 
 use super::{
     stepping::{LONG_MS, answer, ask, done, needs, output, output_limits, release},
     *,
 };
-use crate::component::{
-    quotas::QuotaUse,
-    sandbox::Bytes,
-    started::{JOURNAL_MEMORY_BYTES, MAX_JOURNAL_BYTES, StartedResource},
-    wit::{
-        sandbox::{HostBlob, HostStarted, Step},
-        types::InputFile,
+use crate::{
+    CancelToken, Suspended,
+    component::{
+        convert,
+        quotas::QuotaUse,
+        sandbox::Bytes,
+        started::{SessionStartRequest, StartedResource},
+        suspended::{JOURNAL_MEMORY_BYTES, MAX_JOURNAL_BYTES, SuspendableRequest},
+        wit::{
+            sandbox::{HostBlob, HostStarted, Step},
+            types::InputFile,
+        },
     },
 };
 
@@ -239,4 +244,161 @@ fn reservation_is_enough_for_a_suspended_execution() {
     let _rest = ctx.caller.meter.take(QuotaUse::Bytes(free - reserved)).unwrap();
     let blob = HostStarted::suspend(&mut ctx, same(&started)).unwrap();
     assert!(HostBlob::size(&mut ctx, same(&blob)).unwrap() > STDIN_BYTES as u64);
+}
+
+/// A script that depends on a session, in which `x` is a list.
+const PUSHES: &str = "x.push(await tools.ask({q: x.length})); print(x.join())";
+
+/// Opens a session with the tool `ask`. In the session, `x` is a list with one number, and `y` is a string of about
+/// `bytes` bytes.
+fn open_asking(ctx: &mut SandboxCtx, bytes: usize) -> Resource<SessionResource> {
+    let options = SessionOptions { context: None, tools: Some(vec![ask()]) };
+    let session = HostSession::open(ctx, Runtime::Javascript, no_policy(), options).unwrap();
+    let source = format!("var x = [7], y = Array.from({{length: {}}}, Math.random).join(); 0", bytes / 20);
+    stdout_in(ctx, &session, &source);
+    session
+}
+
+fn put_started(ctx: &mut SandboxCtx, started: StartedResource) -> Resource<StartedResource> {
+    let handle = ctx.caller.meter.take(QuotaUse::Handle).unwrap();
+    ctx.put(handle, started).unwrap()
+}
+
+/// Starts an execution in a session, as `start-suspendable` of version 0.3.0 does.
+fn try_start_in(
+    ctx: &mut SandboxCtx,
+    session: &Resource<SessionResource>,
+    source: &str,
+) -> Result<Resource<StartedResource>, SandboxFailure> {
+    let resource = ctx.get(session).unwrap().clone();
+    let (stepping, running) = resource.step().unwrap();
+    let share = ctx.caller.meter.take(QuotaUse::Started).unwrap();
+    let request = request(source);
+    let start = SessionStartRequest {
+        request: convert::request(&request).suspendable(true),
+        suspendable: Some(SuspendableRequest::new(&request)),
+    };
+    let until_end = (running, stepping.second());
+    let mut stepped = ctx.caller.start_in_session(resource, share, start, until_end)?;
+    stepped.stepping = Some(stepping);
+    Ok(put_started(ctx, stepped))
+}
+
+/// Restores the session of a suspended execution and starts the execution in it, as `session.resume-suspended` of
+/// version 0.3.0 does.
+fn try_resume_in(
+    ctx: &mut SandboxCtx,
+    bytes: &[u8],
+) -> Result<(Resource<SessionResource>, Resource<StartedResource>), SandboxFailure> {
+    let caller = Arc::clone(&ctx.caller);
+    let sandbox = caller.sandbox_for(Runtime::Javascript, no_policy())?;
+    let (suspended, suspendable) = caller.decode_suspended(bytes)?;
+    let session = caller.restore_suspended(&sandbox, &[ask()], &suspended, &CancelToken::new())?;
+    let (stepping, running) = session.step()?;
+    let share = caller.meter.take(QuotaUse::Started)?;
+    let start = SessionStartRequest { request: suspended.request(), suspendable: Some(suspendable) };
+    let until_end = (running, stepping.second());
+    let mut stepped = caller.start_in_session(session.clone(), share, start, until_end)?;
+    stepped.stepping = Some(stepping);
+    let handle = caller.meter.take(QuotaUse::Handle)?;
+    Ok((ctx.put(handle, session)?, put_started(ctx, stepped)))
+}
+
+#[test]
+fn executions_in_sessions_resume_in_other_stores() {
+    let mut first = ctx();
+    let session = open_asking(&mut first, 0);
+    let started = try_start_in(&mut first, &session, PUSHES).unwrap();
+    assert_eq!(needs(&mut first, &started, vec![])[0].arguments, r#"{"q":1}"#);
+    let bytes = suspend(&mut first, &started);
+    let ended = done(&mut first, &started, vec![]);
+    assert_eq!(ended.outcome, Outcome::Cancelled);
+    assert!(ended.rolled_back_to.is_some());
+    // The session is in its state before the execution, and accepts the next one.
+    assert_eq!(stdout_in(&mut first, &session, "print(x.push(8))"), "2\n");
+
+    for reply in ["1", "2"] {
+        let mut second = ctx();
+        let (session, resumed) = try_resume_in(&mut second, &bytes).unwrap();
+        assert_eq!(needs(&mut second, &resumed, vec![])[0].arguments, r#"{"q":1}"#);
+        // A resumed execution can be suspended again.
+        let again = suspend(&mut second, &resumed);
+        assert_eq!(stdout_in(&mut second, &session, "print(x.join())"), "7\n");
+        let mut third = ctx();
+        let (session, resumed) = try_resume_in(&mut third, &again).unwrap();
+        needs(&mut third, &resumed, vec![]);
+        let execution = done(&mut third, &resumed, vec![answer(0, reply)]);
+        assert_eq!(output(&execution), format!("7,{reply}\n"));
+        assert_eq!(stdout_in(&mut third, &session, "print(x.join())"), format!("7,{reply}\n"));
+    }
+}
+
+#[test]
+fn suspended_executions_resume_where_they_ran() {
+    let mut ctx = ctx();
+    let outside = suspended(ASKS_TWICE);
+    assert!(not_resumable(try_resume_in(&mut ctx, &outside)).contains("`sandbox.resume-suspended`"));
+    let session = open_asking(&mut ctx, 0);
+    let started = try_start_in(&mut ctx, &session, PUSHES).unwrap();
+    needs(&mut ctx, &started, vec![]);
+    let inside = suspend(&mut ctx, &started);
+    assert!(not_resumable(try_resume(&mut ctx, &inside, no_policy())).contains("`session.resume-suspended`"));
+    for at in [0, 8, 10, 12, inside.len() / 2, inside.len() - 1] {
+        let mut changed = inside.clone();
+        changed[at] ^= 1;
+        not_resumable(try_resume_in(&mut ctx, &changed));
+    }
+    not_resumable(try_resume_in(&mut ctx, &inside[..inside.len() - 1]));
+    assert_eq!((ctx.usage().sessions, ctx.usage().started), (1, 0));
+}
+
+/// Checks that a state that exceeds the quota does not end the execution, and that the state is charged once.
+#[test]
+fn state_of_the_session_counts_as_held_bytes() {
+    // Less than `checkpoint_auto_bytes`, so that there is a checkpoint before the execution.
+    const STATE_BYTES: usize = 500_000;
+    let limits = |policy: &mut crate::Policy| output_limits(policy, [1_000, 1_000, 0]);
+    let quota = JOURNAL_MEMORY_BYTES + 30_000_000;
+    let mut ctx = host(limits, |quotas| quotas.held_bytes = quota).ctx();
+    let session = open_asking(&mut ctx, STATE_BYTES);
+    let idle = ctx.usage().held_bytes;
+    let started = try_start_in(&mut ctx, &session, PUSHES).unwrap();
+    needs(&mut ctx, &started, vec![]);
+    let before = ctx.usage().held_bytes;
+    let rest = ctx.caller.meter.take(QuotaUse::Bytes(quota - before - 100_000)).unwrap();
+    assert!(over_quota(HostStarted::suspend(&mut ctx, same(&started))).contains("`held-bytes`"));
+    // The part of the state that was serialized is released again.
+    assert_eq!(ctx.usage().held_bytes, quota - 100_000);
+    drop(rest);
+    let bytes = suspend(&mut ctx, &started);
+    // Random digits compress to about half their size.
+    assert!(bytes.len() > STATE_BYTES / 4, "{}", bytes.len());
+    assert!(ctx.usage().held_bytes < idle + 100_000, "the state is released: {:?}", ctx.usage());
+    assert_eq!(stdout_in(&mut ctx, &session, "print(x.join())"), "7\n");
+    assert!(Suspended::from_bytes(&bytes, None).unwrap().is_in_session());
+    let (resumed_session, resumed) = try_resume_in(&mut ctx, &bytes).unwrap();
+    needs(&mut ctx, &resumed, vec![]);
+    assert!(ctx.usage().held_bytes > 2 * bytes.len() as u64, "the decoded bytes are charged");
+    release(&mut ctx, started);
+    release(&mut ctx, resumed);
+    for session in [session, resumed_session] {
+        HostSession::drop(&mut ctx, session).unwrap();
+    }
+    while ctx.usage().held_bytes > 0 || ctx.usage().sessions > 0 {
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(ctx.usage().handles, 0);
+}
+
+/// Checks that an execution whose request fits in the quota, but not its journal, does not start and holds nothing.
+#[test]
+fn journal_of_an_execution_in_a_session_is_charged_in_advance() {
+    let limits = |policy: &mut crate::Policy| output_limits(policy, [1_000, 1_000, 0]);
+    let mut ctx = host(limits, |quotas| quotas.held_bytes = JOURNAL_MEMORY_BYTES).ctx();
+    let session = open_asking(&mut ctx, 0);
+    let before = ctx.usage();
+    assert!(over_quota(try_start_in(&mut ctx, &session, PUSHES)).contains("`held-bytes`"));
+    let usage = ctx.usage();
+    assert_eq!((usage.held_bytes, usage.started), (before.held_bytes, 0));
+    assert_eq!(stdout_in(&mut ctx, &session, "print(x.join())"), "7\n");
 }
