@@ -89,7 +89,7 @@ const SESSIONS: [Scenario; 15] = [
 ];
 
 /// The scenarios that suspend executions.
-const SUSPENDING: [Scenario; 10] = [
+const SUSPENDING: [Scenario; 17] = [
     scenario("suspend-same", "Outcome::Completed 2"),
     scenario("suspend-fork", "1 b c "),
     scenario("suspend-streams", "1 2"),
@@ -100,6 +100,17 @@ const SUSPENDING: [Scenario; 10] = [
     scenario("suspend-at-once", "1\n"),
     Scenario { name: "suspend-last-execution", expected: "1\n", host: |_, quotas| quotas.started = 1 },
     Scenario { name: "suspend-held-bytes", expected: "1\n", host: small_streams },
+    scenario("suspend-session-same", "Outcome::Completed 2"),
+    scenario("suspend-session-fork", "7,1 7,1 7,2 7,2 7,8 "),
+    scenario("suspend-session-forged", "9 7,1\n7\n"),
+    scenario("suspend-session-too-large", "true"),
+    scenario("suspend-session-refused", "7,1\n7,3\n"),
+    scenario("suspend-session-dropped", "7,1\n"),
+    Scenario {
+        name: "suspend-session-quotas",
+        expected: "7,1\n7,2\n7,2\n",
+        host: |_, quotas| (quotas.started, quotas.sessions, quotas.handles) = (1, 2, 6),
+    },
 ];
 
 /// Limits the byte quota to 32 MiB, of which each event stream reserves 65,536 bytes.

@@ -155,6 +155,7 @@ impl Host for SandboxCtx {
         let sandbox = self.caller.sandbox_with_files(runtime, policy, files)?;
         let bytes = self.get(&suspended)?.as_slice();
         let (suspended, suspendable) = self.caller.decode_suspended(bytes)?;
+        suspended.check_place(false)?;
         let fuel = fuel_of_a_resumed_execution(&sandbox);
         let start = StartRequest::new(suspended.request(), fuel, &tools);
         self.start_outside_sessions(sandbox, StartRequest { suspendable: Some(suspendable), ..start })

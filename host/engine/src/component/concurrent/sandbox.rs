@@ -152,6 +152,7 @@ impl Call {
     ) -> Result<ConcurrentExecution, SandboxFailure> {
         let sandbox = self.caller.sandbox_with_files(runtime, policy, files)?;
         let (suspended, suspendable) = self.caller.decode_suspended(suspended)?;
+        suspended.check_place(false)?;
         let fuel = fuel_of_a_resumed_execution(&sandbox);
         let start = StartRequest::new(suspended.request(), fuel, tools);
         self.start_in(sandbox, StartRequest { suspendable: Some(suspendable), ..start })

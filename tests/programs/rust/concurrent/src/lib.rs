@@ -5,6 +5,7 @@ mod files;
 mod hostile;
 mod sessions;
 mod suspending;
+mod suspending_sessions;
 mod tasks;
 
 use glovebox::{

@@ -24,7 +24,7 @@ pub async fn scenario(name: &str) -> Result<String, SandboxError> {
         "suspend-at-once" => at_once().await,
         "suspend-last-execution" => last_execution().await,
         "suspend-held-bytes" => held_bytes().await,
-        _ => panic!("unknown scenario `{name}`"),
+        _ => crate::suspending_sessions::scenario(name).await,
     }
 }
 
@@ -37,7 +37,7 @@ const ASKS_TWICE: &str = "console.log('before', Math.random(), Date.now());
 const ASKS: &str = "console.log(await tools.ask({ q: 1 }))";
 
 /// Returns a policy that makes executions reproducible, including their fuel.
-fn repeatable() -> Policy {
+pub fn repeatable() -> Policy {
     Policy { clock: Some(Clock::Fixed(1_000_000_000)), entropy: Some(Entropy::Seeded(7)), ..policy() }
 }
 
@@ -45,19 +45,19 @@ async fn start_suspendable(source: &str, policy: Policy) -> Result<Started, Sand
     sandbox::start_suspendable(Runtime::Javascript, request(source), policy, vec![tool("ask")]).await
 }
 
-async fn resume(bytes: &[u8], policy: Policy) -> Result<Started, SandboxError> {
+pub async fn resume(bytes: &[u8], policy: Policy) -> Result<Started, SandboxError> {
     sandbox::resume_suspended(Runtime::Javascript, bytes.to_vec(), Vec::new(), policy, vec![tool("ask")]).await
 }
 
 /// Starts a script, waits for its first call, and suspends it.
-async fn suspended(source: &str) -> Result<Vec<u8>, SandboxError> {
+pub async fn suspended(source: &str) -> Result<Vec<u8>, SandboxError> {
     let started = start_suspendable(source, policy()).await?;
     next_call(&mut started.events()?).await;
     suspend(&started).await
 }
 
 /// Suspends an execution. Retries while another call suspends it or the script does not wait yet.
-async fn suspend(started: &Started) -> Result<Vec<u8>, SandboxError> {
+pub async fn suspend(started: &Started) -> Result<Vec<u8>, SandboxError> {
     loop {
         match started.suspend().await {
             Err(SandboxError::SessionBusy(_)) => drop(run("await tools.pause()").await?),
@@ -67,18 +67,39 @@ async fn suspend(started: &Started) -> Result<Vec<u8>, SandboxError> {
 }
 
 /// Answers the next call of a script.
-async fn answer(started: &Started, answer: &str) -> Result<u64, SandboxError> {
+pub async fn answer(started: &Started, answer: &str) -> Result<u64, SandboxError> {
     let call = next_call(&mut started.events()?).await;
     started.answer(call.id, Ok(answer))?;
     Ok(call.id)
 }
 
 /// Answers the next call, and returns the output of the completed execution.
-async fn output(started: &Started, reply: &str) -> Result<String, SandboxError> {
+pub async fn output(started: &Started, reply: &str) -> Result<String, SandboxError> {
     answer(started, reply).await?;
     let execution = started.finish().await?;
     assert!(matches!(execution.outcome, Outcome::Completed), "{:?}", execution.outcome);
     Ok(text(execution.stdout.bytes))
+}
+
+/// Returns the parts of an execution that do not depend on the machine.
+pub fn parts(execution: &Execution) -> (String, String, u64, usize) {
+    let Execution { outcome, stdout, fuel_consumed, tool_calls, .. } = execution;
+    (format!("{outcome:?}"), text(stdout.bytes.clone()), *fuel_consumed, tool_calls.len())
+}
+
+pub fn is_unsupported<T>(result: &Result<T, SandboxError>) -> bool {
+    matches!(result, Err(SandboxError::Unsupported(_)))
+}
+
+/// Returns empty, truncated, extended and changed copies of the bytes.
+pub fn changed_copies(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut copies = vec![Vec::new(), bytes[..bytes.len() - 1].to_vec(), [bytes, &[0]].concat()];
+    for at in [0, 8, 10, 12, bytes.len() / 2, bytes.len() - 1] {
+        let mut changed = bytes.to_vec();
+        changed[at] ^= 1;
+        copies.push(changed);
+    }
+    copies
 }
 
 /// Suspends a script at both calls. The execution equals one that was not suspended.
@@ -99,10 +120,6 @@ async fn same() -> Result<String, SandboxError> {
         started.answer(id, Ok(reply))?;
     }
     let execution = started.finish().await?;
-    let parts = |execution: &Execution| {
-        let Execution { outcome, stdout, fuel_consumed, tool_calls, .. } = execution;
-        (format!("{outcome:?}"), text(stdout.bytes.clone()), *fuel_consumed, tool_calls.len())
-    };
     assert_eq!(parts(&execution), parts(&expected));
     Ok(format!("{:?} {}", execution.outcome, execution.tool_calls.len()))
 }
@@ -152,12 +169,7 @@ async fn streams() -> Result<String, SandboxError> {
 /// Checks that changed bytes are rejected, and that the unchanged bytes still work.
 async fn forged() -> Result<String, SandboxError> {
     let bytes = suspended(ASKS).await?;
-    let mut forged = vec![Vec::new(), bytes[..bytes.len() - 1].to_vec(), [&bytes[..], &[0]].concat()];
-    for at in [0, 8, 10, 12, bytes.len() / 2, bytes.len() - 1] {
-        let mut changed = bytes.clone();
-        changed[at] ^= 1;
-        forged.push(changed);
-    }
+    let forged = changed_copies(&bytes);
     let count = forged.len();
     for bytes in forged {
         let refused = resume(&bytes, policy()).await;
@@ -190,7 +202,6 @@ async fn other_files() -> Result<String, SandboxError> {
 
 /// Checks that a rejected suspension does not change the execution.
 async fn refused() -> Result<String, SandboxError> {
-    let is_unsupported = |result: &Result<_, _>| matches!(result, Err(SandboxError::Unsupported(_)));
     let plain = crate::start(ASKS, &["ask"]).await?;
     let call = next_call(&mut plain.events()?).await;
     let result = plain.suspend().await;
