@@ -134,15 +134,16 @@ impl Sandbox {
         Ok(Started { raw: sandbox::start_suspendable(runtime, request.into(), policy, tools.to_vec()).await? })
     }
 
-    /// Continues an execution from the result of [`Started::suspend`], or of [`crate::Started::suspend`]. The script
+    /// Continues an execution from the result of [`Started::suspend`], or of [`crate::Started::suspend`]. For an
+    /// execution in a session, call [`resume_suspended_session`](Self::resume_suspended_session) instead. The script
     /// repeats its earlier steps without calling tools, and then waits for the answers that were missing.
     /// [`Started::events`] returns the unanswered calls again. Pass the same `files` as in the first request. The
     /// bytes do not set limits or grant permissions. A deadline in the first request does not apply.
     ///
     /// # Errors
-    /// Same as [`start_suspendable`](Self::start_suspendable). Also [`Error::NotResumable`] if the bytes are damaged or
-    /// belong to another runtime. [`Started::finish`] returns this error if the script behaves differently than in the
-    /// first run.
+    /// Same as [`start_suspendable`](Self::start_suspendable). Also [`Error::NotResumable`] if the bytes are damaged,
+    /// belong to another runtime, or contain an execution in a session. [`Started::finish`] returns this error if the
+    /// script behaves differently than in the first run.
     pub async fn resume_suspended(
         &self,
         suspended: impl Into<Vec<u8>>,
@@ -152,6 +153,50 @@ impl Sandbox {
         let crate::Sandbox { runtime, policy } = self.0.clone();
         let (files, tools) = (files.to_vec(), tools.to_vec());
         Ok(Started { raw: sandbox::resume_suspended(runtime, suspended.into(), files, policy, tools).await? })
+    }
+
+    /// Continues an execution from [`Session::start_suspendable`], with the result of [`Started::suspend`]. Returns a new
+    /// session in its state before the execution, and the execution, which runs in this session and repeats its earlier
+    /// steps like [`resume_suspended`](Self::resume_suspended). Several calls can continue copies of one execution, each
+    /// in its own session. All these sessions draw the same random numbers from the interpreter's generators.
+    ///
+    /// ```no_run
+    /// use glovebox_guest::{Error, Sandbox, SessionOptions, Tool, concurrent::Event};
+    ///
+    /// # async fn example() -> Result<(), Error> {
+    /// let (sandbox, tools) = (Sandbox::python().concurrent(), [Tool::new("pay", "Pays.")]);
+    /// let options = SessionOptions { tools: Some(tools.to_vec()), ..SessionOptions::default() };
+    /// let session = sandbox.session(&options).await?;
+    /// session.execute("total = 20").await?;
+    /// let started = session.start_suspendable("receipt = tools.pay(euros=total)").await?;
+    /// started.events()?.next().await;
+    /// let bytes = started.suspend().await?;
+    ///
+    /// // Days later, in another instance or on another host:
+    /// let (session, resumed) = sandbox.resume_suspended_session(bytes, &tools).await?;
+    /// if let Some(Event::ToolRequest(call)) = resumed.events()?.next().await {
+    ///     resumed.answer(call.id, Ok("17".into()))?;
+    /// }
+    /// resumed.finish().await?;
+    /// let receipt = session.get_variable("receipt").await?;
+    /// # let _ = receipt;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Same as [`session`](Self::session) and [`Session::start_suspendable`]. Also [`Error::NotResumable`] if the bytes
+    /// are damaged, belong to another runtime, or contain an execution outside sessions. [`Started::finish`] returns
+    /// this error if the script behaves differently than in the first run.
+    pub async fn resume_suspended_session(
+        &self,
+        suspended: impl Into<Vec<u8>>,
+        tools: &[Tool],
+    ) -> Result<(Session, Started), Error> {
+        let crate::Sandbox { runtime, policy } = self.0.clone();
+        let tools = tools.to_vec();
+        let resume = |suspended| sessions::Session::resume_suspended(runtime, suspended, policy, tools);
+        let (session, started) = tasks::send(suspended.into(), resume).await?;
+        Ok((Session { raw: session }, Started { raw: started }))
     }
 
     /// Opens a session: an interpreter that persists between executions.

@@ -57,6 +57,18 @@ impl Session {
         Ok(Started { raw: self.raw.start(request.into()).await? })
     }
 
+    /// Starts an execution like [`start`](Self::start). [`Started::suspend`] can serialize it, together with the state of
+    /// the session before the execution. The session is then rolled back as after any other cancelled execution, and
+    /// continues without the execution. [`Sandbox::resume_suspended_session`](super::Sandbox::resume_suspended_session)
+    /// continues the execution in a new session.
+    ///
+    /// # Errors
+    /// Same as [`execute`](Self::execute). Also [`Error::Unsupported`] if scripts cannot call the component's tools.
+    /// [`Started::finish`] returns [`Error::TooManySessions`] if the state of the session exceeds a limit.
+    pub async fn start_suspendable(&self, request: impl Into<Request>) -> Result<Started, Error> {
+        Ok(Started { raw: self.raw.start_suspendable(request.into()).await? })
+    }
+
     /// Reads a global variable. Returns `None` if the variable does not exist.
     ///
     /// # Errors

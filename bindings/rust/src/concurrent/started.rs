@@ -70,21 +70,27 @@ impl Started {
     /// # Errors
     /// [`Error::SessionBusy`] while another call to `finish` is waiting. [`Error::Variable`] if the guest cannot store
     /// the context. [`Error::NotResumable`] if an execution from
-    /// [`Sandbox::resume_suspended`](super::Sandbox::resume_suspended) behaves differently than in its first run.
+    /// [`Sandbox::resume_suspended`](super::Sandbox::resume_suspended) or
+    /// [`Sandbox::resume_suspended_session`](super::Sandbox::resume_suspended_session) behaves differently than in its
+    /// first run. [`Error::TooManySessions`] if the state of a session cannot be kept for
+    /// [`Session::start_suspendable`](super::Session::start_suspendable).
     pub async fn finish(&self) -> Result<Execution, Error> {
         Ok(self.raw.finish().await?)
     }
 
     /// Serializes an execution that waits for answers, for
-    /// [`Sandbox::resume_suspended`](super::Sandbox::resume_suspended). The bytes are neither encrypted nor
-    /// authenticated. The execution then ends, and further calls to `suspend` return the same bytes.
+    /// [`Sandbox::resume_suspended`](super::Sandbox::resume_suspended), or for
+    /// [`Sandbox::resume_suspended_session`](super::Sandbox::resume_suspended_session) if it runs in a session. The bytes
+    /// are neither encrypted nor authenticated. The execution then ends, and further calls to `suspend` return the same
+    /// bytes.
     ///
     /// # Errors
     /// [`Error::SessionBusy`] if the script is not waiting for an answer, if a tool of the provider is running, or if
     /// another call to `suspend` has not ended. [`Error::Unsupported`] if the execution was not started with
-    /// [`Sandbox::start_suspendable`](super::Sandbox::start_suspendable), if it has ended or reached a limit, or if
-    /// its record of tool answers, times and random numbers exceeds 1 MiB. [`Error::QuotaExceeded`]. After an error,
-    /// the execution continues.
+    /// [`Sandbox::start_suspendable`](super::Sandbox::start_suspendable) or
+    /// [`Session::start_suspendable`](super::Session::start_suspendable), if it has ended or reached a limit, if its
+    /// record of tool answers, times and random numbers exceeds 1 MiB, or if the bytes could exceed 64 MiB in a session.
+    /// [`Error::QuotaExceeded`]. After an error, the execution continues.
     pub async fn suspend(&self) -> Result<Vec<u8>, Error> {
         Ok(self.raw.suspend().await?)
     }
