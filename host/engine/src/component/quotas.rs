@@ -38,7 +38,8 @@ pub struct Quotas {
     ///   executions, at their maximum size;
     /// * in version 0.3.0: arguments and output of running calls, requests of started executions, suspended executions
     ///   until they are dropped, files and saved sessions in streams, and events of open streams (`limits.tool_bytes`
-    ///   for each stream).
+    ///   for each stream). After a failed suspension in a session, also the serialized state of the session, until the
+    ///   execution is suspended or dropped.
     pub held_bytes: u64,
     /// Maximum number of open handles of sessions, started executions, files and blobs, and of open streams. Default:
     /// 10,000.
