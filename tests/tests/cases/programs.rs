@@ -183,6 +183,7 @@ fn the_asynchronous_program_runs_scripts(bytes: &[u8]) -> Result<(), Failed> {
         (r#"converse("print(tools.shout(text='a')['TEXT'])")"#, r#"ok(["shout {\"text\":\"a\"}", "A"])"#),
         (r#"count("one two three")"#, r#"ok("3 13\n")"#),
         (r#"pause("print(1)")"#, r#"err("the script has ended without a call")"#),
+        (r#"transfer("x = len(x) + tools.ask(n=1)", "2")"#, r#"ok("3")"#),
     ];
     for (call, expected) in calls {
         assert_eq!(invoke(call)?, expected, "{call}");

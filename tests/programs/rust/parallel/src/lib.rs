@@ -4,7 +4,7 @@ use std::error::Error;
 
 use glovebox_guest::{
     Execution, IfExists, Outcome, Sandbox, SessionOptions, Tool,
-    concurrent::{self, Event, join_all},
+    concurrent::{self, Event, Started, join_all},
 };
 
 wit_bindgen::generate!({
@@ -20,6 +20,9 @@ wit_bindgen::generate!({
             export pause: async func(script: string) -> result<list<u8>, string>;
             /// Continues a suspended script with an answer, as JSON. Returns what the script printed.
             export unpause: async func(suspended: list<u8>, answer: string) -> result<string, string>;
+            /// Suspends a script in a session, and continues it in a new session with an answer, as JSON. Returns the
+            /// value of the script's variable `x` in the new session, as JSON.
+            export transfer: async func(script: string, answer: string) -> result<string, string>;
             /// Counts the words of a text in a session that is saved and resumed.
             export count: async func(text: string) -> result<string, string>;
         }
@@ -46,6 +49,10 @@ impl Guest for Parallel {
 
     async fn unpause(suspended: Vec<u8>, answer: String) -> Result<String, String> {
         unpause(suspended, answer).await.map_err(|error| error.to_string())
+    }
+
+    async fn transfer(script: String, answer: String) -> Result<String, String> {
+        transfer(script, answer).await.map_err(|error| error.to_string())
     }
 
     async fn count(text: String) -> Result<String, String> {
@@ -94,7 +101,11 @@ fn ask() -> Tool {
 
 /// Suspends a script at its first call.
 async fn pause(script: String) -> Result<Vec<u8>, Box<dyn Error>> {
-    let started = python().start_suspendable(script, &[ask()]).await?;
+    suspended(&python().start_suspendable(script, &[ask()]).await?).await
+}
+
+/// Suspends an execution at its first call.
+async fn suspended(started: &Started) -> Result<Vec<u8>, Box<dyn Error>> {
     if started.events()?.next().await.is_none() {
         return Err("the script has ended without a call".into());
     }
@@ -110,10 +121,27 @@ async fn pause(script: String) -> Result<Vec<u8>, Box<dyn Error>> {
 /// Answers the call at which a script was suspended.
 async fn unpause(suspended: Vec<u8>, answer: String) -> Result<String, Box<dyn Error>> {
     let resumed = python().resume_suspended(suspended, &[], &[ask()]).await?;
+    finished(&resumed, answer).await
+}
+
+/// Answers the call of a script. Returns what the script printed.
+async fn finished(resumed: &Started, answer: String) -> Result<String, Box<dyn Error>> {
     if let Some(Event::ToolRequest(call)) = resumed.events()?.next().await {
         resumed.answer(call.id, Ok(answer))?;
     }
     printed(resumed.finish().await?)
+}
+
+async fn transfer(script: String, answer: String) -> Result<String, Box<dyn Error>> {
+    let options = SessionOptions { tools: Some(vec![ask()]), ..SessionOptions::default() };
+    let session = python().session(&options).await?;
+    session.execute("x = [1]").await?;
+    let bytes = suspended(&session.start_suspendable(script).await?).await?;
+    drop(session);
+    let (session, resumed) = python().resume_suspended_session(bytes, &[ask()]).await?;
+    finished(&resumed, answer).await?;
+    let value = session.get_variable("x").await?.and_then(|value| value.json);
+    Ok(value.ok_or("`x` has no value")?)
 }
 
 async fn count(text: String) -> Result<String, Box<dyn Error>> {
