@@ -109,7 +109,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         let (session, execution) = resumed.await?;
         accessor.with(|mut access| {
             let ctx = access.get().check_present()?;
-            Ok((ctx.put(for_session, session)?, ctx.put(for_execution, execution)?))
+            Ok::<_, SandboxFailure>((ctx.put(for_session, session)?, ctx.put(for_execution, execution)?))
         })
     }
 
