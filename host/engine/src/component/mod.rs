@@ -86,8 +86,9 @@ pub use quotas::{Quotas, Usage};
 /// which use the component's own memory.
 ///
 /// Embedders need a higher limit if they grant a larger `limits.stdin_bytes` or `limits.source_bytes`, or if their
-/// components suspend scripts with large input: `resume-suspended` of version 0.3.0 takes one list with the request, up
-/// to 2 MiB of recorded input, and the arguments of the unanswered calls.
+/// components suspend scripts with large input outside sessions: `sandbox.resume-suspended` of version 0.3.0 takes one
+/// list with the request, up to 2 MiB of recorded input, and the arguments of the unanswered calls. In sessions, the
+/// bytes are a stream.
 pub const LIFT_BYTES: usize = 32 << 20;
 
 /// Adds the interfaces `types`, `sandbox` and `tools` of `glovebox:sandbox@0.2.0` to a linker.
