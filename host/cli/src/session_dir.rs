@@ -34,14 +34,28 @@ pub(crate) const SESSIONS: &str = "sessions";
 /// A hint for a store directory that cannot be used.
 pub(crate) const DIRECTORY_REMEDY: &str = "choose another directory with --store";
 
+/// A hint for a directory of suspended executions that cannot be used.
+#[cfg(feature = "full")]
+pub(crate) const SUSPENDED_REMEDY: &str = "choose another directory with --suspended-store";
+
 /// A hint for an object store that cannot be used.
 pub(crate) const REMOTE_REMEDY: &str = "check the URL, the network, and the credentials in the environment (for `s3://`: \
      AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL)";
 
 /// Opens a store of sessions: an object store for a URL, otherwise a directory, which is created if it is missing.
 pub(crate) fn open_store(at: &Path) -> anyhow::Result<Arc<dyn SessionStore>> {
+    open_store_of("sessions", at, DIRECTORY_REMEDY)
+}
+
+/// Opens a store of suspended executions, like [`open_store`].
+#[cfg(feature = "full")]
+pub(crate) fn open_suspended_store(at: &Path) -> anyhow::Result<Arc<dyn SessionStore>> {
+    open_store_of("suspended executions", at, SUSPENDED_REMEDY)
+}
+
+fn open_store_of(what: &str, at: &Path, remedy: &str) -> anyhow::Result<Arc<dyn SessionStore>> {
     let failed = |remedy: &str, error: StoreError| {
-        HintedError::new(format!("cannot store sessions in `{}`", escaped(at)), remedy).caused_by(error)
+        HintedError::new(format!("cannot store {what} in `{}`", escaped(at)), remedy).caused_by(error)
     };
     match at.to_str().filter(|_| is_url(at)) {
         #[cfg(not(feature = "full"))]
@@ -49,10 +63,10 @@ pub(crate) fn open_store(at: &Path) -> anyhow::Result<Arc<dyn SessionStore>> {
         #[cfg(feature = "full")]
         Some(url) => match block_on(glovebox_sessions::ObjectStore::open(url)) {
             Ok(store) => Ok(Arc::new(store)),
-            Err(error @ StoreError::Directory(_)) => Err(failed(DIRECTORY_REMEDY, error).into()),
+            Err(error @ StoreError::Directory(_)) => Err(failed(remedy, error).into()),
             Err(error) => Err(failed(REMOTE_REMEDY, error).into()),
         },
-        None => Ok(Arc::new(DirectoryStore::open(at).map_err(|error| failed(DIRECTORY_REMEDY, error))?)),
+        None => Ok(Arc::new(DirectoryStore::open(at).map_err(|error| failed(remedy, error))?)),
     }
 }
 

@@ -4,6 +4,7 @@ use std::{
     io::{self, ErrorKind, Read as _, Write as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -15,6 +16,7 @@ use glovebox_server::{
     Admission, Service, ServiceConfig, SuspensionLimits, Tenant, TenantConfig,
     http::{self, HttpConfig, SocketListener},
 };
+use glovebox_sessions::SessionStore;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 
@@ -24,7 +26,8 @@ use crate::{
     engine::{Host, Pooling},
     interrupt,
     script_packages::add_allowed,
-    tenants::{IDLE_LOOK, threads},
+    session_dir::{create_state_dir, open_suspended_store},
+    tenants::{EXPIRY_LOOK, IDLE_LOOK, delete_expired, threads},
     terminal::{HintedError, note, out},
     typecheck::TypeCheckArgs,
 };
@@ -41,7 +44,8 @@ Examples:
 The socket serves the same HTTP API as `glovebox serve`, without a token: `GET /v1/openapi.json` describes every route. The \
 packages for Python and JavaScript contain clients: Sandbox(backend=\"daemon\"), createSandbox({ backend: 'daemon' }).
 
-Only your own programs can connect. Sessions exist in memory only. The flags set the policy of all clients; a client may request \
+Only your own programs can connect. Sessions exist in memory only; executions that a request suspends (`\"suspend\": true`) are \
+stored. The flags set the policy of all clients; a client may request \
 stricter limits. See docs/daemon.md.";
 
 /// Serve programs on this machine over a Unix socket
@@ -199,6 +203,8 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// Minimum of the limit on concurrent executions. It is high, because many executions only wait, for example for a
 /// `--tool` program.
 const MIN_RUNNING: usize = 64;
+/// The name of the directory for suspended executions within the state directory.
+const SUSPENDED: &str = "daemon";
 /// Maximum number of executions whose tool calls the clients answer.
 const MAX_SUSPENDED: usize = 256;
 
@@ -222,6 +228,11 @@ struct ServerArgs {
     /// tool calls. A client can use several connections, so a session does not end with a connection.
     #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = args::duration)]
     idle: Duration,
+
+    /// Store of suspended executions, for requests with `suspend`: a directory, or a URL as for `glovebox serve`
+    /// [default: `daemon` in $XDG_STATE_HOME/glovebox]
+    #[arg(long, value_name = "DIR|URL")]
+    suspended_store: Option<PathBuf>,
 
     /// Runtime to serve; repeatable. The first one of a language is its default [default: the default of each language]
     #[arg(long = "runtime", value_name = "NAME")]
@@ -262,6 +273,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     let mut tenant = TenantConfig::in_memory("daemon");
     (tenant.policy, tenant.tools, tenant.sessions) = (policy, tools, args.sessions.max(1));
     tenant.suspended = MAX_SUSPENDED;
+    tenant.suspended_store = suspended_store(args)?;
     // No further limit is needed, because each connection carries one request at a time.
     tenant.executions_at_once = connections.saturating_add(MAX_SUSPENDED);
     let tenant = Tenant::new(&service, tenant);
@@ -270,6 +282,16 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     // Wait at most a second for executions that are still being cancelled.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served.map(|()| 0)
+}
+
+/// Opens the store of suspended executions. If the default directory cannot be used, prints a note and returns `None`:
+/// the daemon then refuses only requests with `suspend`.
+fn suspended_store(args: &ServerArgs) -> anyhow::Result<Option<Arc<dyn SessionStore>>> {
+    if let Some(at) = &args.suspended_store {
+        return open_suspended_store(at).map(Some);
+    }
+    let opened = create_state_dir().and_then(|dir| open_suspended_store(&dir.join(SUSPENDED)));
+    Ok(opened.inspect_err(|error| note(&format!("requests with `suspend` will be refused: {error:#}"))).ok())
 }
 
 async fn serve_until_stopped(
@@ -293,6 +315,7 @@ async fn serve_until_stopped(
     tokio::select! {
         () = serving => {}
         () = end_idle_sessions(tenant, args.idle) => {}
+        () = delete_expired(vec![tenant.clone()], EXPIRY_LOOK) => {}
     }
     Ok(())
 }

@@ -97,9 +97,14 @@ fn daemon_keeps_sessions_in_memory_until_they_are_idle() {
     assert_eq!(executed.1["stdout"], "6\n");
     assert!(ask("status", &socket).0.ends_with("\n1 session\n"));
     assert_eq!(request(&socket, "GET", "/v1/info", "").1["policy"]["limits"]["timeout_ms"], 2_000);
-    // No part of the session is on disk.
-    let names: Vec<_> = std::fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(names.iter().all(|name| name.to_str().unwrap().starts_with("d.sock")), "{names:?}");
+    // No part of the session is on disk. The directory `state` is for suspended executions.
+    let names = |dir: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(dir).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let (all, stored) = (names(home.path()), names(&home.path().join("state/glovebox/daemon")));
+    assert!(all.iter().all(|name| name == "state" || name.starts_with("d.sock")), "{all:?}");
+    assert!(stored.iter().all(|name| !name.ends_with(".session")), "{stored:?}");
     let begun = Instant::now();
     while request(&socket, "GET", "/v1/info", "").1["sessions"] != 0 {
         assert!(begun.elapsed() < TEST_TIMEOUT, "the idle session ends");

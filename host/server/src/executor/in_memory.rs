@@ -2,21 +2,27 @@
 
 use std::{
     collections::BTreeMap,
-    sync::Arc,
+    io, mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use glovebox::{
     CancelToken, Execution, HibernateError, HibernateOptions, HibernatedInfo, ResumeOptions, Session, SessionOptions,
-    Timestamp,
+    Suspended, Timestamp,
 };
 use glovebox_sessions::{SessionId, SessionsError};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use super::{
-    BoxFuture, Completion, Executor, FinishedJob, InProcess, Job, SessionAnswer, SessionCall, SessionOperation,
-    SessionReply, SteppedExecution, ValidationResult, in_process::engine_request, live::LiveSessions,
+    BoxFuture, Completion, Executor, FinishedJob, InProcess, Job, NOT_STEPPED, SessionAnswer, SessionCall,
+    SessionOperation, SessionReply, SteppedExecution, ValidationResult,
+    in_process::{engine_request, stepped_request},
+    live::LiveSessions,
     local_execution::LocalExecution,
 };
 use crate::{
@@ -47,6 +53,8 @@ struct SessionInMemory {
     created_at: Timestamp,
     /// The memory that the session's policy occupies as parsed values, in bytes.
     policy_bytes: usize,
+    /// The size of the exported state before the last suspendable execution, in bytes.
+    state_bytes: AtomicU64,
     usage: Mutex<Usage>,
 }
 
@@ -75,14 +83,18 @@ impl Executor for InMemory {
         }
     }
 
-    fn check_work(&self, work: &Work, _is_stepped: bool) -> Result<(), ServiceError> {
+    fn check_work(&self, work: &Work, is_stepped: bool) -> Result<(), ServiceError> {
         match work {
-            Work::InSession(_, script) if script.is_suspendable() => Err(ServiceError::Unsupported(
-                "this server keeps sessions only in memory, so it cannot suspend their executions; remove \
-                 `suspendable`, or execute outside a session",
-            )),
+            Work::InSession(_, script) if !is_stepped && script.is_suspendable() => {
+                Err(ServiceError::Unsupported(NOT_STEPPED))
+            }
             _ => Ok(()),
         }
+    }
+
+    fn state_before_bytes(&self, id: &SessionId) -> Option<u64> {
+        let sessions = self.0.sessions.lock();
+        sessions.get(id).map(|session| session.state_bytes.load(Ordering::Relaxed))
     }
 
     fn open_sessions(&self) -> Option<usize> {
@@ -139,9 +151,18 @@ impl Executor for InMemory {
             };
             let sessions = Arc::clone(&self.0);
             let start = move || {
+                let suspended = sessions.here.take_suspended(&mut script)?;
                 // This reference keeps the session in use until the script has ended.
-                let session = sessions.find_expected(&target)?;
-                LocalExecution::start(script.request().cancel(&cancel), on_output, None, |request| {
+                let session = match &suspended {
+                    Some(suspended) => sessions.restore_suspended(&target, suspended)?,
+                    None => sessions.find_expected(&target)?,
+                };
+                if suspended.is_none() && script.suspendable {
+                    session.measure_state()?;
+                }
+                let key = sessions.here.suspended_key();
+                let request = stepped_request(&mut script, suspended.as_ref(), false).cancel(&cancel);
+                LocalExecution::start(request, on_output, key, |request| {
                     Ok((session.session.start(request)?, Box::new(move |executed| session.count_execution(executed))))
                 })
             };
@@ -193,10 +214,46 @@ impl SessionsInMemory {
         Ok(sandbox.resume(state, options).map_err(unusable)?)
     }
 
+    /// Replaces a session with its state before a suspended execution, as a new generation. Must be called on a blocking
+    /// thread, while no other request uses the session.
+    ///
+    /// # Errors
+    /// Fails if the session does not exist, if its generation is not the expected one, or if the state cannot be
+    /// restored. The session then keeps its state.
+    fn restore_suspended(
+        &self,
+        target: &SessionTarget,
+        suspended: &Suspended,
+    ) -> Result<Arc<SessionInMemory>, ServiceError> {
+        let id = &target.id;
+        let old = self.find_expected(target)?;
+        let options = ResumeOptions::default().id(id.as_str()).cancel(&self.stop);
+        let restored = old.session.sandbox().resume_suspended_session(suspended, options);
+        let session = restored.map_err(|source| SessionsError::Resume { id: id.clone(), source: Box::new(source) })?;
+        let (created_at, policy_bytes) = (old.created_at, old.policy_bytes);
+        let generation = old.usage.lock().generation + 1;
+        let usage = Usage { generation, changed_at: Timestamp::now().max(created_at), used_at: Instant::now() };
+        let (state_bytes, usage) = (AtomicU64::new(0), Mutex::new(usage));
+        let new = SessionInMemory { id: id.clone(), session, created_at, policy_bytes, state_bytes, usage };
+        let new = Arc::new(new);
+        // The old session is dropped after unlocking the map, because freeing an interpreter takes time.
+        let replaced = match self.sessions.lock().get_mut(id) {
+            // The session may have been closed in the meantime.
+            Some(current) if Arc::ptr_eq(current, &old) => Some(mem::replace(current, Arc::clone(&new))),
+            _ => None,
+        };
+        match replaced {
+            Some(_) => Ok(new),
+            None => Err(SessionsError::NotFound { id: id.clone() }.into()),
+        }
+    }
+
     fn add(&self, id: SessionId, policy_bytes: usize, session: Session) -> SessionAnswer {
         let (created_at, used_at) = (Timestamp::now(), Instant::now());
         let usage = Mutex::new(Usage { generation: 1, changed_at: created_at, used_at });
-        let session = Arc::new(SessionInMemory { id: id.clone(), session, created_at, policy_bytes, usage });
+        let state_bytes = AtomicU64::new(0);
+        let session = SessionInMemory { id: id.clone(), session, created_at, policy_bytes, state_bytes, usage };
+        let session = Arc::new(session);
         let answer = SessionAnswer::from(&*session);
         self.sessions.lock().insert(id, session);
         answer
@@ -300,6 +357,20 @@ fn unsaved(id: SessionId, error: HibernateError) -> ServiceError {
     }
 }
 
+/// Counts the bytes that are written, and drops them.
+struct ByteCount(u64);
+
+impl io::Write for ByteCount {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.saturating_add(bytes.len() as u64);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl SessionInMemory {
     /// Counts an execution as a change. A failed commit also changes the generation, because the script has run.
     fn count_execution(&self, executed: Result<Execution, ServiceError>) -> Result<FinishedJob, ServiceError> {
@@ -307,6 +378,16 @@ impl SessionInMemory {
             self.count_change();
         }
         Ok(FinishedJob::local(executed?, Some(self.generation())))
+    }
+
+    /// Measures the session's state before a suspendable execution, for
+    /// [`state_before_bytes`](Executor::state_before_bytes).
+    fn measure_state(&self) -> Result<(), ServiceError> {
+        let mut length = ByteCount(0);
+        let written = self.session.hibernate_to(&HibernateOptions::default(), &mut length);
+        written.map_err(|error| unsaved(self.id.clone(), error))?;
+        self.state_bytes.store(length.0, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Counts a change and returns the new generation.

@@ -96,6 +96,16 @@ impl InProcess {
     pub(crate) fn sandbox(&self, fresh: &mut FreshScript) -> Result<Sandbox, ServiceError> {
         self.0.sandbox(fresh)
     }
+
+    /// Takes the suspended execution that a script resumes in a session, and reads its bytes.
+    pub(super) fn take_suspended(&self, script: &mut Script) -> Result<Option<Suspended>, ServiceError> {
+        self.0.suspended(script, true)
+    }
+
+    /// Returns the key that seals the tenant's suspended executions.
+    pub(super) fn suspended_key(&self) -> Option<SessionKey> {
+        self.0.suspended_key.clone()
+    }
 }
 
 /// Converts an error from opening a network to a build error.
@@ -158,7 +168,11 @@ pub(super) fn engine_request<'a>(
 
 /// Builds the engine's request for a stepwise execution, which starts `script` or resumes `suspended` with its tools.
 /// `wants_value` has no effect in a session or if an execution is resumed.
-fn stepped_request<'a>(script: &'a mut Script, suspended: Option<&'a Suspended>, wants_value: bool) -> Request<'a> {
+pub(super) fn stepped_request<'a>(
+    script: &'a mut Script,
+    suspended: Option<&'a Suspended>,
+    wants_value: bool,
+) -> Request<'a> {
     let Some(suspended) = suspended else {
         let is_suspendable = script.suspendable;
         return script.request().suspendable(is_suspendable).value(wants_value);

@@ -69,6 +69,12 @@ pub(crate) trait Executor: Send + Sync {
         None
     }
 
+    /// Returns the size in bytes of a session's state before its current suspendable execution, if the executor keeps
+    /// sessions only in memory. Otherwise, the description of a session contains the size of its stored state.
+    fn state_before_bytes(&self, _id: &SessionId) -> Option<u64> {
+        None
+    }
+
     /// Ends sessions that are only in memory and have not been used for `idle`.
     fn end_idle(&self, _idle: Duration) {}
 

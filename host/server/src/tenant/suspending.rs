@@ -101,11 +101,13 @@ impl Tenant {
 
     /// Returns the number of bytes to reserve for a session's state before its current execution.
     async fn state_bytes(&self, id: SessionId) -> Result<usize, ServiceError> {
-        // The description contains the size of the state before the execution, because the session is saved after each
-        // execution.
-        let described = self.inner.executor.session(SessionOperation::Describe { id }.into()).await?;
-        let bytes = usize::try_from(described.session()?.bytes).unwrap_or(usize::MAX);
-        Ok(bytes.saturating_add(MAX_STATE_GROWTH_BYTES))
+        let bytes = match self.inner.executor.state_before_bytes(&id) {
+            Some(bytes) => bytes,
+            // The description contains the size of the state before the execution, because the session is saved after
+            // each execution.
+            None => self.inner.executor.session(SessionOperation::Describe { id }.into()).await?.session()?.bytes,
+        };
+        Ok(usize::try_from(bytes).unwrap_or(usize::MAX).saturating_add(MAX_STATE_GROWTH_BYTES))
     }
 
     /// Turns an execution into at most `max_bytes`, ends it and forgets it. If that fails, suspends it again. The

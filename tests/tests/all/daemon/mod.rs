@@ -6,4 +6,5 @@ mod hostile;
 mod running;
 mod sessions;
 mod socket;
+mod storing;
 mod support;
