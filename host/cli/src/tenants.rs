@@ -18,7 +18,7 @@ use glovebox_sessions::{IdleThread, SessionId};
 use tokio::runtime::Runtime;
 
 use crate::{
-    session_dir::{self, is_url, open_store},
+    session_dir::{self, DIRECTORY_REMEDY, SUSPENDED_REMEDY, is_url, open_store, open_suspended_store},
     terminal::{OrHint as _, note},
 };
 
@@ -32,7 +32,7 @@ pub(crate) const EXPIRY_LOOK: Duration = Duration::from_secs(60);
 /// The name of the session directory within the state directory.
 const SESSIONS: &str = "server";
 /// The name of the subdirectory or prefix for a tenant's suspended executions, below the location of the tenant's
-/// sessions.
+/// sessions or the tenant's part of `tools.suspended_store`.
 const SUSPENDED: &str = "suspended";
 
 /// The location of all tenants' sessions.
@@ -81,19 +81,19 @@ pub(crate) fn tenant_config(
     key: Option<SessionKey>,
 ) -> anyhow::Result<TenantConfig> {
     let name = tenant_name(table);
-    let tenant = match root {
-        // `join` appends a subdirectory to a directory, or a prefix to a URL.
+    // `join` appends a subdirectory to a directory, or a prefix to a URL.
+    let chosen = config.tools.suspended_store.as_ref().map(|root| root.join(&name));
+    let (mut tenant, suspended) = match root {
         Root::Store(root) => {
             let own = root.join(&name);
-            let mut tenant = TenantConfig::new(name, open_store(&own)?);
-            tenant.suspended_store = Some(open_store(&own.join(SUSPENDED))?);
-            tenant
+            (TenantConfig::new(name, open_store(&own)?), Some(chosen.unwrap_or(own)))
         }
         Root::Fleet(client) => {
             let name = SessionId::new(name).context("the token's name cannot be a scope in a fleet")?;
-            TenantConfig::in_fleet(name, client.clone())
+            (TenantConfig::in_fleet(name, client.clone()), chosen)
         }
     };
+    tenant.suspended_store = suspended.map(|at| open_suspended_store(&at.join(SUSPENDED))).transpose()?;
     Ok(configure(config, table, tenant, key))
 }
 
@@ -119,8 +119,12 @@ pub(crate) fn configure(
     tenant
 }
 
-/// Returns the configured location of all tenants' sessions.
+/// Returns the configured location of all tenants' sessions. Creates the directories for sessions and suspended
+/// executions with mode 0700, if they do not exist.
 pub(crate) fn root(config: &ServerConfig) -> anyhow::Result<Root> {
+    if let Some(dir) = config.tools.suspended_store.as_ref().filter(|dir| !is_url(dir)) {
+        make_private(dir, SUSPENDED_REMEDY)?;
+    }
     if let Some(url) = &config.fleet {
         return Ok(Root::Fleet(FleetClient::new(&url.parse()?).context("cannot connect to the fleet")?));
     }
@@ -129,7 +133,7 @@ pub(crate) fn root(config: &ServerConfig) -> anyhow::Result<Root> {
         None => session_dir::create_state_dir()?.join(SESSIONS),
     };
     if !is_url(&root) {
-        make_private(&root)?;
+        make_private(&root, DIRECTORY_REMEDY)?;
     }
     Ok(Root::Store(root))
 }
@@ -147,12 +151,12 @@ pub(crate) async fn delete_expired(tenants: Vec<Tenant>, interval: Duration) {
     }
 }
 
-fn make_private(dir: &Path) -> anyhow::Result<()> {
+fn make_private(dir: &Path, remedy: &str) -> anyhow::Result<()> {
     let mut builder = fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     let created = builder.recursive(true).create(dir);
     let message = || format!("cannot create the directory `{}`", escaped(dir));
-    Ok(created.or_hint(message, "choose another with --store")?)
+    Ok(created.or_hint(message, remedy)?)
 }
 
 /// Returns the services that may answer the tools of a token's scripts. `None` if no service is allowed or there is no

@@ -469,8 +469,8 @@ fn server_store_and_key_differ_from_shell_sessions() {
         command.env("GLOVEBOX_STORE", dir.path().join("a")).env("GLOVEBOX_KEY_FILE", dir.path().join("b"));
         command.output().unwrap()
     };
-    let checked = check(&[]);
-    assert!(checked.status.success(), "{}", text(&checked.stderr));
+    let checked = [check(&[]), check(&["--suspended-store", "d"])];
+    assert!(checked.iter().all(|checked| checked.status.success()), "{checked:?}");
     let given = check(&["--store", "c"]);
     assert!(text(&given.stderr).contains("`store` is not supported with `fleet`"), "{}", text(&given.stderr));
 }

@@ -100,6 +100,10 @@ pub struct ToolsTable {
     /// Maximum time in milliseconds that a suspended execution waits for its next answer, before it is cancelled.
     /// Default 60,000.
     pub suspended_ms: Option<u64>,
+    /// The directory or object-store URL for suspended executions that requests with `suspend` store, with one
+    /// subdirectory or prefix per token. Default: in the sessions' store; with `fleet`, none. All servers of a fleet
+    /// need the same store.
+    pub suspended_store: Option<PathBuf>,
 }
 
 /// The settings of the routes for E2B clients.
@@ -265,7 +269,11 @@ impl ServerConfig {
             url.parse::<FleetUrl>()?;
             for (is_set, what, why) in [
                 (self.store.is_some(), "store", "the fleet's nodes store the sessions"),
-                (self.key_file.is_some(), "key_file", "the fleet's nodes seal the sessions"),
+                (
+                    self.key_file.is_some() && self.tools.suspended_store.is_none(),
+                    "key_file",
+                    "the fleet's nodes seal the sessions, and without `tools.suspended_store` nothing else is stored",
+                ),
                 (self.e2b.enabled, "e2b", "a fleet does not support session files"),
             ] {
                 if is_set {
@@ -395,6 +403,10 @@ mod tests {
                 "`store` is not supported with `fleet` (`--fleet`): the fleet's nodes store",
             ),
             ("fleet = \"restate://engine\"\nkey_file = \"/x\"", "`key_file` is not supported with `fleet`"),
+            (
+                "fleet = \"restate://engine\"\nstore = \"/x\"\n[tools]\nsuspended_store = \"/y\"",
+                "`store` is not supported with `fleet`",
+            ),
             ("fleet = \"restate://engine\"\n[e2b]\nenabled = true", "`e2b` is not supported with `fleet`"),
             ("[admission]\nrunning = 0", "`admission.running` is 0"),
             ("[workers]\ncount = 257", "`workers.count` is 257; the maximum is 256"),

@@ -125,6 +125,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "URL")]
     fleet: Option<String>,
 
+    /// Store of suspended executions, for requests with `suspend`: a directory or a URL, as for --store. Servers of a
+    /// fleet share one [default: in the store of sessions; with --fleet, none]
+    #[arg(long, value_name = "DIR|URL")]
+    suspended_store: Option<PathBuf>,
+
     /// Runtime to serve; repeatable. The first one of a language is its default [default: the default of each language]
     #[arg(long = "runtime", value_name = "NAME")]
     runtimes: Vec<String>,
@@ -165,8 +170,10 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     config.store = args.store.store.clone().or(config.store);
     config.fleet = args.fleet.clone().or(config.fleet);
     config.key_file = args.store.key_file.clone().or(config.key_file);
-    // In a fleet, the nodes seal the sessions.
-    if config.fleet.is_none() && config.key_file.is_none() {
+    config.tools.suspended_store = args.suspended_store.clone().or(config.tools.suspended_store);
+    // In a fleet, the nodes seal the sessions, and this server seals only the suspended executions that it stores.
+    let has_store = config.fleet.is_none() || config.tools.suspended_store.is_some();
+    if has_store && config.key_file.is_none() {
         config.key_file = args.store.key_file();
     }
     if args.socket.is_some() {

@@ -78,6 +78,21 @@ fn stored_executions_survive_workers_and_server() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("file://{}", dir.path().join("objects").to_str().unwrap());
     survive(dir, &["--store", &url]);
+    let dir = tempfile::tempdir().unwrap();
+    let apart = dir.path().join("apart");
+    survive(dir, &["--suspended-store", apart.to_str().unwrap()]);
+}
+
+#[test]
+fn suspended_executions_can_have_their_own_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let apart = dir.path().join("apart");
+    let server = Server::start_on(dir, "", &["--in-process", "--suspended-store", apart.to_str().unwrap()]);
+    let body = json!({ "source": "tools.ask(q=1)", "tools": [{ "name": "ask" }], "suspend": true });
+    let (id, _) = stored(&server.post("/v1/execute", &body));
+    let dir = server.kill();
+    assert!(apart.join("default/suspended").join(format!("{id}.session")).exists());
+    assert!(!dir.path().join("store/default/suspended").exists());
 }
 
 #[test]

@@ -101,8 +101,8 @@ async fn parse(
     });
     let parsed = parsed.await?;
     // Fail before the script runs if the server could not store its execution.
-    if let Some(in_session) = parsed.stores_in_session() {
-        checking.check_suspended_store(in_session).await?;
+    if parsed.is_stored() {
+        checking.check_suspended_store().await?;
     }
     Ok(parsed)
 }
@@ -176,13 +176,9 @@ pub(super) struct ParsedRequest {
 }
 
 impl ParsedRequest {
-    /// Returns `Some` if the request starts an execution that is stored when it is suspended: `true` in a session,
-    /// `false` outside sessions.
-    fn stores_in_session(&self) -> Option<bool> {
-        match &self.step {
-            StepRequest::Start { store: Some(request), .. } if self.lookup.is_ok() => Some(request.session.is_some()),
-            _ => None,
-        }
+    /// Returns `true` if the request starts an execution that is stored when it is suspended.
+    fn is_stored(&self) -> bool {
+        self.lookup.is_ok() && matches!(&self.step, StepRequest::Start { store: Some(_), .. })
     }
 }
 

@@ -246,7 +246,7 @@ impl StoredRequest {
     ) -> Result<ParsedRequest, Problem> {
         let Self { entry, body, answers } = self;
         let ReadEntry { id, version, execution } = entry;
-        let StoredExecution { request, calls, generation, suspended } = execution;
+        let StoredExecution { request, calls, generation, in_fleet, suspended } = execution;
         for ToolAnswer { id: answered, .. } in &answers {
             if !calls.iter().any(|call| call.id == *answered) {
                 let waiting: Vec<String> = calls.iter().map(|call| call.id.to_string()).collect();
@@ -256,7 +256,7 @@ impl StoredRequest {
                 )));
             }
         }
-        let claim = tenant.claim(id, version, request.session.is_some())?;
+        let claim = tenant.claim(id, version, request.session.is_some(), in_fleet)?;
         let session = match request.session.clone() {
             Some(session) => Some(target(session, generation, headers)?),
             None if headers.contains_key(header::IF_MATCH) => {

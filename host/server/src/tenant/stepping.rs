@@ -167,7 +167,7 @@ impl Tenant {
         let claim = match claim {
             // Starting the script replaces the state of its session. Fail before that if another request has resumed
             // the execution while this request waited.
-            Some(claim) => Some(Service::blocking(move || claim.check().map(|()| claim)).await??),
+            Some(claim) => Some(Service::blocking(move || claim.checked(is_remote)).await??),
             None => None,
         };
         let (tenant, cancel) = (self.clone(), self.inner.service.token());
@@ -182,8 +182,10 @@ impl Tenant {
             output.set(on_output).await;
             let is_resumed = work.resumption().is_some();
             let (script_bytes, context_bytes) = (work.bytes(), work.context_bytes());
-            // The fleet's nodes pass the answers to the script themselves.
-            let answers = if is_remote { Vec::new() } else { work.take_answers() };
+            // A fleet's nodes pass the answers in a request to the script. A stored execution must be claimed before
+            // that, so the first request contains no answers. A node then only repeats the earlier steps, and suspends
+            // the execution again.
+            let answers = if is_remote && claim.is_none() { Vec::new() } else { work.take_answers() };
             let (request, work) = tenant.audited_work(door, work).await?;
             let (listener, span) = (Some(output.listener()), Span::current());
             let job = Job { work, cancel: cancel.clone(), on_output: listener, span };

@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use glovebox::{Timestamp, ToolRequest};
-use glovebox_sessions::{PageRequest, SessionId, StoredVersion};
+use glovebox_sessions::{PageRequest, SessionId, SessionLock, StoredVersion};
 use serde::Serialize;
+use tokio::runtime::Handle;
 use tracing::{Instrument as _, Span};
 use utoipa::ToSchema;
 
@@ -23,27 +24,63 @@ use crate::{
 const NO_STORE: &str = "this server does not store suspended executions; set `suspendable` instead of `suspend`, and \
                         store the bytes from `POST /v1/executions/{id}/suspend`";
 
+/// The error message for tenants in a fleet without a store for suspended executions.
+const NO_STORE_IN_FLEET: &str = "this server stores no suspended executions: its sessions are in a fleet, and it has no \
+                                 `suspended_store`; set `suspendable` instead of `suspend`, and store the bytes from \
+                                 `POST /v1/executions/{id}/suspend`";
+
 /// The error message for an execution of a stored session, on a server whose sessions are in a fleet.
 const STORED_SESSION: &str = "the execution was suspended in a session of a store, but this server's sessions are in a \
                               fleet; resume it on a server with that store";
+
+/// The error message for an execution of a fleet's session, on a server whose sessions are not in a fleet.
+const FLEET_SESSION: &str = "the execution was suspended in a session of a fleet, but this server's sessions are in a \
+                             store or in memory; resume it on a server of that fleet";
 
 /// The right to claim a stored execution. Its methods block.
 pub(crate) struct Claim {
     store: Arc<SuspendedStore>,
     id: SuspendedId,
     version: StoredVersion,
+    lock: EntryLock,
+}
+
+/// The lock of an entry, if the claim holds it. It is released on a blocking thread, because an object store can take
+/// seconds to release it.
+struct EntryLock(Option<SessionLock>);
+
+impl EntryLock {
+    fn into_inner(mut self) -> Option<SessionLock> {
+        self.0.take()
+    }
+}
+
+impl Drop for EntryLock {
+    fn drop(&mut self) {
+        let Some(lock) = self.0.take() else { return };
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(move || drop(lock))),
+            Err(_) => drop(lock),
+        }
+    }
 }
 
 impl Claim {
-    /// Fails if the execution is no longer stored.
-    pub(super) fn check(&self) -> Result<(), ServiceError> {
-        self.store.check_stored(&self.id)
+    /// Fails if the execution is no longer stored. With `locked`, other requests cannot claim it while this value
+    /// exists. A fleet needs this: each request that repeats the steps of the execution changes the generation of its
+    /// session, and would make the request with the claim fail.
+    pub(super) fn checked(mut self, locked: bool) -> Result<Self, ServiceError> {
+        if locked {
+            self.lock = EntryLock(Some(self.store.lock_entry(&self.id)?));
+        }
+        self.store.check_stored(&self.id)?;
+        Ok(self)
     }
 
     /// Removes the execution from the store, so that no other request resumes it. If several requests claim an
     /// execution, only one succeeds.
     pub(super) fn take(self) -> Result<(), ServiceError> {
-        self.store.claim(&self.id, self.version)
+        self.store.claim(&self.id, self.version, self.lock.into_inner())
     }
 }
 
@@ -114,7 +151,8 @@ impl From<EntryPage> for StoredSummaries {
 
 impl Tenant {
     fn suspended_store(&self) -> Result<Arc<SuspendedStore>, ServiceError> {
-        self.inner.suspended_store.clone().ok_or(ServiceError::Unsupported(NO_STORE))
+        let none = if self.is_in_fleet() { NO_STORE_IN_FLEET } else { NO_STORE };
+        self.inner.suspended_store.clone().ok_or(ServiceError::Unsupported(none))
     }
 
     /// Performs an operation on the store when the tenant and the service admit it. A started operation is completed
@@ -134,19 +172,14 @@ impl Tenant {
     }
 
     /// Fails if the tenant has no store for suspended executions, or if the store has no room for another execution.
-    /// Also fails for an execution in a session of a fleet, because the fleet's nodes pass answers to scripts without a
-    /// claim.
-    pub(crate) async fn check_suspended_store(&self, in_session: bool) -> Result<(), ServiceError> {
-        if in_session && self.is_in_fleet() {
-            return Err(ServiceError::Unsupported(NO_STORE));
-        }
+    pub(crate) async fn check_suspended_store(&self) -> Result<(), ServiceError> {
         self.with_suspended_store(|store| store.check_room(Timestamp::now())).await
     }
 
     /// Suspends an execution that waits for answers to `calls`, and stores it with its request. Calls `reserve` first,
     /// with upper bounds on the sizes of the suspended execution and of its stored form in bytes. Once the execution is
     /// suspended, it is stored even if the caller drops the future. Other servers with the same store can then use the
-    /// execution's session. An execution in a session of a fleet is never stored.
+    /// execution's session.
     pub(crate) async fn store_suspended<R: Send + 'static>(
         &self,
         execution: String,
@@ -154,9 +187,6 @@ impl Tenant {
         calls: Vec<ToolRequest>,
         reserve: impl FnOnce(usize, usize) -> Result<R, ServiceError> + Send + 'static,
     ) -> Result<StoredSuspension, NotStored> {
-        if request.session.is_some() && self.is_in_fleet() {
-            return Err(NotStored::waits(ServiceError::Unsupported(NO_STORE)));
-        }
         let store = self.suspended_store().map_err(NotStored::waits)?;
         let tenant = self.clone();
         let work = async move { tenant.suspend_into(store, execution, request, calls, reserve).await };
@@ -193,7 +223,8 @@ impl Tenant {
             error => NotStored::waits(error),
         })?;
         let session = request.session.clone();
-        let stored = StoredExecution { request, calls, generation: generation.clone(), suspended: value };
+        let in_fleet = session.is_some() && self.is_in_fleet();
+        let stored = StoredExecution { request, calls, generation: generation.clone(), in_fleet, suspended: value };
         let span = Span::current();
         let write = move || {
             let id = span.in_scope(|| store.write(entry, &stored))?;
@@ -222,21 +253,24 @@ impl Tenant {
         self.with_suspended_store(move |store| store.read(parsed?, Timestamp::now(), reserve)).await
     }
 
-    /// Returns the right to claim a stored execution. `in_session` is `true` if it was suspended in a session.
+    /// Returns the right to claim a stored execution. `in_session` is `true` if it was suspended in a session, and
+    /// `in_fleet` if that session is in a fleet.
     ///
     /// # Errors
-    /// Fails for an execution in a session if this tenant's sessions are in a fleet: the session of the same name is
-    /// another session, and the fleet's nodes pass answers to scripts without a claim.
+    /// Fails for an execution in a session of a fleet if this tenant's sessions are not in a fleet, and vice versa: the
+    /// session of the same name is another session.
     pub(crate) fn claim(
         &self,
         id: SuspendedId,
         version: StoredVersion,
         in_session: bool,
+        in_fleet: bool,
     ) -> Result<Claim, ServiceError> {
-        if in_session && self.is_in_fleet() {
-            return Err(ServiceError::Unsupported(STORED_SESSION));
+        match (in_session && self.is_in_fleet(), in_fleet) {
+            (true, false) => Err(ServiceError::Unsupported(STORED_SESSION)),
+            (false, true) => Err(ServiceError::Unsupported(FLEET_SESSION)),
+            _ => Ok(Claim { store: self.suspended_store()?, id, version, lock: EntryLock(None) }),
         }
-        Ok(Claim { store: self.suspended_store()?, id, version })
     }
 
     /// Returns a page of the stored executions, in the order of their expiry.

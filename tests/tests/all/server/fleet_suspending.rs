@@ -261,12 +261,96 @@ fn execution_in_a_fleet_is_kept_while_there_is_no_memory_for_its_bytes() {
     assert_eq!(done.ok()["stdout"], "['one', 'two']\n", "{done:?}");
 }
 
+/// Returns the path of a stored execution.
+fn stored(answer: &Answer) -> String {
+    assert_eq!((answer.status, &answer.json()["type"]), (202, &json!("suspended")), "{answer:?}");
+    format!("/v1/suspended/{}", answer.json()["id"].as_str().unwrap())
+}
+
+/// Starts an execution that the server stores when it waits for an answer, and returns its path.
+fn store(server: &Server) -> String {
+    let body = json!({"source": SOURCE, "tools": [{"name": "ask"}], "suspend": true});
+    let suspended = server.post("/v1/sessions/s/execute", &body);
+    assert_eq!(suspended.header("etag"), server.get("/v1/sessions/s").header("etag"));
+    assert_eq!(suspended.json()["session"], "s");
+    stored(&suspended)
+}
+
+fn answering(id: u64, value: &str) -> Value {
+    json!({"answers": [{"id": id, "value": value}]})
+}
+
+#[test]
+fn stored_execution_of_a_fleet_session_continues_once_through_any_server() {
+    let engine = FleetEngine::start();
+    let first = server(&engine);
+    open(&first, "s");
+    let path = store(&first);
+    assert_eq!(engine.running(), 0);
+    let dir = first.stop(Duration::from_secs(5));
+
+    let second = Server::start(Setup { dir: Some(dir), ..setup_in(engine.client(), "one", |_| {}) });
+    assert_eq!(second.get(&path).ok()["calls"][0]["arguments"], json!({"q": 1}));
+    assert_eq!(second.post(&path, &answering(7, "x")).problem(), (400, "invalid-argument".into()));
+    assert!(resumptions(&engine).is_empty());
+    let body = answering(0, "one").to_string();
+    let streams: Vec<_> = (0..4).map(|_| second.begin("POST", &path, &[], body.as_bytes())).collect();
+    let answers: Vec<_> = streams.into_iter().map(Answer::read).collect();
+    let (continued, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 202);
+    assert!(continued.len() == 1 && refused.iter().all(|answer| answer.status == 404), "{answers:?}");
+    // A node repeats the first steps without the answer. The server then deletes the execution and sends the answer.
+    let sent: Vec<_> =
+        resumptions(&engine).into_iter().map(|(body, _)| body["resumption"]["answers"].clone()).collect();
+    let counts: Vec<_> = sent.iter().map(|answers| answers.as_array().unwrap().len()).collect();
+    assert_eq!(counts, [0, 1], "{sent:?}");
+    let done = second.post(&stored(continued[0]), &answering(1, "two"));
+    assert_eq!(done.ok()["stdout"], "['one', 'two']\n", "{done:?}");
+    assert_eq!(second.get("/v1/sessions/s").header("etag"), done.header("etag"));
+    assert_eq!(second.get("/v1/suspended").ok()["suspended"], json!([]));
+    assert_eq!(value(&second, "x[1:]"), json!(["one", "two"]));
+}
+
+#[test]
+fn stored_execution_of_a_fleet_session_remains_stored_until_its_steps_are_repeated() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s");
+    let path = store(&server);
+    for (failure, expected) in [((503, "overloaded"), 503), ((422, "the bytes"), 409), ((424, "the bytes"), 409)] {
+        engine.fail(Some(failure));
+        assert_eq!(server.post(&path, &answering(0, "one")).status, expected);
+        engine.fail(None);
+        assert_eq!(server.get(&path).status, 200);
+    }
+    // A node repeats the steps, but the connection breaks. The session keeps its state as a new generation.
+    engine.lose_answer();
+    assert_eq!(server.post(&path, &answering(0, "one")).status, 503);
+    assert_eq!(server.post(&path, &answering(0, "one")).problem(), (412, "generation".into()));
+    let etag = server.get("/v1/sessions/s").header("etag").unwrap().to_owned();
+    let body = answering(0, "one").to_string();
+    let next = stored(&server.ask("POST", &path, &[("if-match", &etag)], body.as_bytes()));
+    value(&server, "x = 'changed'");
+    assert_eq!(server.post(&next, &answering(1, "two")).problem(), (412, "generation".into()));
+    let body = answering(1, "two").to_string();
+    let done = server.ask("POST", &next, &[("if-match", "*")], body.as_bytes());
+    assert_eq!(done.ok()["stdout"], "['one', 'two']\n", "{done:?}");
+    assert_eq!(value(&server, "x[1:]"), json!(["one", "two"]));
+}
+
+#[test]
+fn server_of_a_fleet_without_a_store_names_the_setting() {
+    let engine = FleetEngine::start();
+    let server = Server::start(setup_in(engine.client(), "one", |tenant| tenant.suspended_store = None));
+    open(&server, "s");
+    let body = json!({"source": SOURCE, "tools": [{"name": "ask"}], "suspend": true});
+    let refused = server.post("/v1/sessions/s/execute", &body);
+    assert_eq!(refused.problem(), (422, "unsupported".into()));
+    assert!(["`suspended_store`", "`suspendable`"].iter().all(|text| refused.text().contains(text)), "{refused:?}");
+    assert!(engine.requests().iter().all(|request| request.handler != "execute"), "no script ran");
+}
+
 #[test]
 fn stored_execution_of_a_stored_session_does_not_continue_in_a_fleet() {
-    let stored = |answer: &Answer| {
-        assert_eq!((answer.status, &answer.json()["type"]), (202, &json!("suspended")), "{answer:?}");
-        format!("/v1/suspended/{}", answer.json()["id"].as_str().unwrap())
-    };
     let with_store = Server::start(Setup::default());
     open(&with_store, "s");
     let mut body = json!({"source": SOURCE, "tools": [{"name": "ask"}], "suspend": true});
@@ -279,15 +363,17 @@ fn stored_execution_of_a_stored_session_does_not_continue_in_a_fleet() {
     let in_fleet = Server::start(Setup { dir: Some(dir), ..setup_in(engine.client(), "one", |_| {}) });
     // The session of the same name in the fleet is another session.
     open(&in_fleet, "s");
-    let answer = |id: u64, value: &str| json!({"answers": [{"id": id, "value": value}]});
-    let refused = in_fleet.post(&in_session, &answer(0, "one"));
+    let refused = in_fleet.post(&in_session, &answering(0, "one"));
     assert!(refused.problem() == (422, "unsupported".into()) && refused.text().contains("a fleet"), "{refused:?}");
-    let second = stored(&in_fleet.post(&outside, &answer(0, "one")));
-    assert_eq!(in_fleet.post(&second, &answer(1, "two")).ok()["stdout"], "['one', 'two']\n");
-    // The other server can still resume the refused execution.
+    let second = stored(&in_fleet.post(&outside, &answering(0, "one")));
+    assert_eq!(in_fleet.post(&second, &answering(1, "two")).ok()["stdout"], "['one', 'two']\n");
+    let of_fleet = store(&in_fleet);
+    // The other server can still resume the refused execution, but not the execution of the fleet's session.
     let dir = in_fleet.stop(Duration::from_secs(5));
     let with_store = Server::start(Setup { dir: Some(dir), ..Setup::default() });
-    let body = answer(0, "one").to_string();
+    let body = answering(0, "one").to_string();
+    let refused = with_store.ask("POST", &of_fleet, &[("if-match", "*")], body.as_bytes());
+    assert!(refused.problem() == (422, "unsupported".into()) && refused.text().contains("that fleet"), "{refused:?}");
     let second = stored(&with_store.ask("POST", &in_session, &[("if-match", "*")], body.as_bytes()));
-    assert_eq!(with_store.post(&second, &answer(1, "two")).ok()["stdout"], "['one', 'two']\n");
+    assert_eq!(with_store.post(&second, &answering(1, "two")).ok()["stdout"], "['one', 'two']\n");
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | seal | 32 bytes: the seal over all other parts |
 //! | length | 4 bytes: the length of the head, little-endian |
-//! | head | JSON: the request, the paths and lengths of its files, the unanswered calls, the session's generation |
+//! | head | JSON: the request, the paths and lengths of its files, the unanswered calls, the session's generation and place |
 //! | files | the contents of the files |
 //! | execution | the rest: the bytes of the suspended execution |
 //!
@@ -61,6 +61,8 @@ pub(crate) struct StoredExecution {
     pub(crate) calls: Vec<ToolRequest>,
     /// The generation of the execution's session after the suspension. `None` outside sessions, or if it is unknown.
     pub(crate) generation: Option<String>,
+    /// `true` if the execution's session is in a fleet.
+    pub(crate) in_fleet: bool,
     /// The bytes of the suspended execution.
     pub(crate) suspended: Vec<u8>,
 }
@@ -71,6 +73,8 @@ struct HeadRef<'a> {
     files: Vec<(&'a str, usize)>,
     calls: &'a [ToolRequest],
     generation: Option<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    in_fleet: bool,
 }
 
 #[derive(Deserialize)]
@@ -80,6 +84,8 @@ struct Head {
     files: Vec<(String, usize)>,
     calls: Vec<ToolRequest>,
     generation: Option<String>,
+    #[serde(default)]
+    in_fleet: bool,
 }
 
 impl StoredExecution {
@@ -91,6 +97,7 @@ impl StoredExecution {
             files: files.iter().map(|(path, content)| (path.as_str(), content.len())).collect(),
             calls: &self.calls,
             generation: self.generation.as_deref(),
+            in_fleet: self.in_fleet,
         };
         let mut bytes = vec![0; SEAL_BYTES + LENGTH_BYTES];
         serde_json::to_writer(&mut bytes, &head)?;
@@ -114,13 +121,13 @@ impl StoredExecution {
         }
         let (length, rest) = body.split_first_chunk::<LENGTH_BYTES>()?;
         let (head, mut rest) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
-        let Head { mut request, files, calls, generation } = serde_json::from_slice(head).ok()?;
+        let Head { mut request, files, calls, generation, in_fleet } = serde_json::from_slice(head).ok()?;
         for (path, length) in files {
             let (content, after) = rest.split_at_checked(length)?;
             request.files.push((path, content.to_vec()));
             rest = after;
         }
-        Some(Self { request, calls, generation, suspended: rest.to_vec() })
+        Some(Self { request, calls, generation, in_fleet, suspended: rest.to_vec() })
     }
 }
 
@@ -143,7 +150,8 @@ mod tests {
         };
         let call = json!({"id": 3, "name": "ask", "arguments": "{\"q\":1}"});
         let calls = vec![serde_json::from_value(call).unwrap()];
-        StoredExecution { request, calls, generation: Some("1-2".to_owned()), suspended: b"execution".to_vec() }
+        let (generation, suspended) = (Some("1-2".to_owned()), b"execution".to_vec());
+        StoredExecution { request, calls, generation, in_fleet: false, suspended }
     }
 
     fn key() -> SessionKey {
@@ -153,7 +161,7 @@ mod tests {
     #[test]
     fn stored_form_round_trips() {
         for files in [vec![], vec![("a\n".to_owned(), vec![0, 255]), ("b".to_owned(), vec![])]] {
-            let before = stored(files);
+            let before = StoredExecution { in_fleet: !files.is_empty(), ..stored(files) };
             let bytes = before.encode(Seal::new(Some(&key()), "x y")).unwrap();
             assert!(bytes.len() <= before.request.max_bytes() + before.suspended.len(), "{}", bytes.len());
             let after = StoredExecution::decode(&bytes, Seal::new(Some(&key()), "x y")).unwrap();

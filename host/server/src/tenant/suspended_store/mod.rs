@@ -224,13 +224,29 @@ impl SuspendedStore {
         }
     }
 
-    /// Removes an entry in order to resume its execution. If several callers, in any processes, try to claim an entry,
-    /// only one succeeds.
+    /// Locks an entry, so that no other caller in any process can claim or delete it.
     ///
     /// # Errors
-    /// Fails if the entry no longer exists, or if another process holds its lock for too long.
-    pub(crate) fn claim(&self, id: &SuspendedId, version: StoredVersion) -> Result<(), ServiceError> {
-        let lock = self.lock(id, LOCK_TIME)?;
+    /// Fails if another caller holds the lock for too long.
+    pub(crate) fn lock_entry(&self, id: &SuspendedId) -> Result<SessionLock, ServiceError> {
+        self.lock(id, LOCK_TIME)
+    }
+
+    /// Removes an entry in order to resume its execution. If several callers, in any processes, try to claim an entry,
+    /// only one succeeds. `lock` is the lock of the entry if the caller has already locked it.
+    ///
+    /// # Errors
+    /// Fails if the entry no longer exists, or if another caller holds its lock for too long.
+    pub(crate) fn claim(
+        &self,
+        id: &SuspendedId,
+        version: StoredVersion,
+        lock: Option<SessionLock>,
+    ) -> Result<(), ServiceError> {
+        let lock = match lock {
+            Some(lock) => lock,
+            None => self.lock(id, LOCK_TIME)?,
+        };
         match block_on(self.store.remove(&lock, &ExpectedVersion::Version(version))) {
             Ok(true) => Ok(()),
             Ok(false) | Err(StoreError::Fenced { .. }) => Err(not_found(id.as_str())),

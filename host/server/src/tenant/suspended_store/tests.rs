@@ -33,7 +33,7 @@ fn execution() -> StoredExecution {
         files: Vec::new(),
     };
     let calls = vec![serde_json::from_value(json!({"id": 0, "name": "ask", "arguments": "{}"})).unwrap()];
-    StoredExecution { request, calls, generation: None, suspended: b"execution".to_vec() }
+    StoredExecution { request, calls, generation: None, in_fleet: false, suspended: b"execution".to_vec() }
 }
 
 fn add(store: &SuspendedStore, now: Timestamp) -> Result<SuspendedId, ServiceError> {
@@ -75,14 +75,30 @@ fn one_of_many_claims_succeeds() {
         let version = read(&second, &id, at(0)).unwrap().version;
         let claims = thread::scope(|scope| {
             let (id, version) = (&id, &version);
-            let claim = |store| scope.spawn(move || code(SuspendedStore::claim(store, id, version.clone())));
+            let claim = |store| scope.spawn(move || code(SuspendedStore::claim(store, id, version.clone(), None)));
             [&first, &second, &first, &second].map(claim).map(|thread| thread.join().unwrap())
         });
         assert_eq!(claims.iter().filter(|claim| **claim == "done").count(), 1, "{claims:?}");
         assert!(claims.iter().all(|claim| ["done", "not-found"].contains(claim)), "{claims:?}");
         assert_eq!(code(read(&second, &id, at(0))), "not-found");
-        assert_eq!(code(first.claim(&id, version)), "not-found");
+        assert_eq!(code(first.claim(&id, version, None)), "not-found");
     }
+}
+
+#[test]
+fn locked_entry_can_only_be_claimed_by_the_lock_holder() {
+    let (dir, first) = store(10);
+    let second = open(dir.path(), 10, u64::MAX);
+    let id = add(&first, at(0)).unwrap();
+    let version = read(&first, &id, at(0)).unwrap().version;
+    let lock = first.lock_entry(&id).unwrap();
+    for store in [&first, &second] {
+        assert_eq!(code(store.lock(&id, Duration::ZERO)), "execution-busy");
+        assert_eq!(read(store, &id, at(0)).unwrap().version, version, "it can be read");
+    }
+    first.claim(&id, version, Some(lock)).unwrap();
+    assert_eq!(code(second.check_stored(&id)), "not-found");
+    assert_eq!(code(second.lock(&id, Duration::ZERO)), "done", "the lock is released");
 }
 
 #[test]
