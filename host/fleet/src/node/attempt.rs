@@ -231,9 +231,7 @@ impl Attempt {
             return Ok(Some(JournalStep::Tool(self.ask(running, call).await)));
         }
         let key = self.machine.suspended_key(&self.state.session.name);
-        // A busy node needs time for the session's state even if scripts may run only for a moment.
-        let max = self.machine.policy().limits.timeout().max(self.machine.queue);
-        match suspending::suspend(&running.started, key, max).await? {
+        match suspending::suspend(&running.started, key, self.machine.suspension_time).await? {
             SuspendAttempt::Suspended(suspended) => self.suspended_step(running, suspended).map(Some),
             SuspendAttempt::Never(reason) => {
                 let refused = running.waits_for.first().map(|call| AnsweredCall {
@@ -244,6 +242,7 @@ impl Attempt {
                 Ok(refused.map(JournalStep::Tool))
             }
             SuspendAttempt::Continues => Ok(None),
+            SuspendAttempt::Slow(reason) => Ok(Some(JournalStep::SlowSuspension(reason))),
         }
     }
 
@@ -399,6 +398,8 @@ pub(super) enum JournalStep {
     Tool(AnsweredCall),
     /// The script ended, or was suspended because it waits for its caller.
     Done(Box<ExecutionEnd>),
+    /// The node was too slow to suspend the script, and cancelled it. Contains the reason.
+    SlowSuspension(String),
 }
 
 /// A tool call and its answer.
@@ -452,6 +453,12 @@ impl StepError {
     /// Returns the error for a sandbox failure that would be the same on every node.
     pub(super) fn failed(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Never(status::FAILED, glovebox::with_causes(error))
+    }
+}
+
+impl From<TerminalError> for StepError {
+    fn from(error: TerminalError) -> Self {
+        Self::Never(error.code(), error.message().to_owned())
     }
 }
 

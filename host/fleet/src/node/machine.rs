@@ -65,6 +65,8 @@ pub(super) struct Machine {
     pub(super) places: Arc<Semaphore>,
     /// Maximum time to wait for a permit.
     pub(super) queue: Duration,
+    /// Maximum time to suspend an execution.
+    pub(super) suspension_time: Duration,
     warm: WarmSessionCache,
 }
 
@@ -75,6 +77,7 @@ impl Machine {
         let running = config.running.clamp(1, Semaphore::MAX_PERMITS);
         let policy = with_room(&config, running);
         let queue = config.queue;
+        let suspension_time = config.suspension_time.unwrap_or_else(|| policy.limits.timeout().max(queue));
         let NodeConfig { engine, fleet, blobs, key, runtimes, callbacks, .. } = config;
         let named = match runtimes.is_empty() {
             true => Language::ALL.iter().map(|language| language.name().to_owned()).collect(),
@@ -97,7 +100,7 @@ impl Machine {
         let places = Arc::new(Semaphore::new(running));
         let warm = WarmSessionCache::new(config.warm_count, config.warm_bytes);
         let admin = Admin::new(&fleet)?;
-        Ok(Self { engine, admin, blobs, key, policy, served, callbacks, places, queue, warm })
+        Ok(Self { engine, admin, blobs, key, policy, served, callbacks, places, queue, suspension_time, warm })
     }
 
     pub(super) fn policy(&self) -> &Policy {

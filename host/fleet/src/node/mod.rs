@@ -64,6 +64,9 @@ pub struct NodeConfig {
     /// Maximum time for running executions to finish at shutdown. Unfinished executions restart on another node.
     /// Default: 30 s.
     pub drain: Duration,
+    /// Maximum time to suspend an execution. Default: the scripts' time limit, at least `queue`, because a busy node needs
+    /// time for the session's state even if scripts may run only for a moment.
+    pub(crate) suspension_time: Option<Duration>,
     /// The engine's public key. With it, requests that the engine did not sign are rejected. Default: none.
     pub identity_key: Option<String>,
 }
@@ -85,6 +88,7 @@ impl NodeConfig {
             warm_count: 256,
             warm_bytes: 1 << 30,
             drain: Duration::from_secs(30),
+            suspension_time: None,
             identity_key: None,
         }
     }

@@ -62,10 +62,14 @@ impl SessionObject {
             None => ctx.clear(ID_KEY),
         }
         self.0.forget_blobs(std::mem::take(&mut state.stale));
-        let done = services::execute(&ctx, &self.0, state, request).await;
+        let done = match services::execute(&ctx, &self.0, state, request).await {
+            // The engine starts this handler again. Until it ends, the handler must record the same steps.
+            Err(error @ StepError::Later(_)) => return Err(error.into_handler_error()),
+            done => done,
+        };
         ctx.clear(RUNNING_KEY);
         ctx.clear(ID_KEY);
-        let done = done?;
+        let done = done.map_err(StepError::into_handler_error)?;
         ctx.set(STATE_KEY, Json(done.state));
         Ok(Json(done.executed))
     }

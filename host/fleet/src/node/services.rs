@@ -17,7 +17,7 @@ use restate_sdk::{
     },
     discovery::{Service as Description, ServiceName},
     endpoint::{ContextInternal, Endpoint, Error, HandlerOptions, ServiceOptions},
-    errors::{HandlerError, HandlerResult, TerminalError},
+    errors::{HandlerError, HandlerResult},
     serde::Json,
     service::{
         Discoverable, Service, ServiceDefinition,
@@ -52,6 +52,9 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// Maximum number of attempts: an hour of retries, as long as a client waits. The caller then receives an error, and
 /// the session is unchanged, because a failed step records nothing.
 const MAX_ATTEMPTS: u64 = 1_800;
+
+/// Maximum number of attempts to suspend an execution that are too slow. The caller then receives an error.
+const MAX_SLOW_SUSPENSIONS: u32 = 3;
 
 /// Builds the endpoint with all services of this node.
 pub(super) fn endpoint(machine: &Arc<Machine>, identity_key: Option<&str>) -> Result<Endpoint, NodeError> {
@@ -166,17 +169,19 @@ impl ImageObject {
         ctx: ObjectContext<'_>,
         Json(question): Json<ImageServiceInput>,
     ) -> Result<Json<ExecutionEnd>, HandlerError> {
-        Ok(Json(execute_here(&ctx, &self.0, question.state, question.request).await?))
+        let done = execute_here(&ctx, &self.0, question.state, question.request).await;
+        done.map(Json).map_err(StepError::into_handler_error)
     }
 }
 
-/// Runs an execution on this node, or on a node with the session's image.
+/// Runs an execution on this node, or on a node with the session's image. After [`StepError::Later`], the handler must
+/// end without recording anything.
 pub(super) fn execute<'a>(
     ctx: &'a ObjectContext<'_>,
     machine: &'a Arc<Machine>,
     state: SessionState,
     request: ExecuteRequest,
-) -> BoxFuture<'a, Result<ExecutionEnd, TerminalError>> {
+) -> BoxFuture<'a, Result<ExecutionEnd, StepError>> {
     Box::pin(async move {
         if machine.images().any(|image| image == state.session.image_sha256) {
             ctx.set(RUNNING_KEY, ctx.invocation_id().to_owned());
@@ -194,7 +199,7 @@ pub(super) fn execute<'a>(
                 "no fleet node has the image {} of session `{}`; start a node of the version that opened the session",
                 state.session.image_sha256, state.session.name
             );
-            return Err(TerminalError::new_with_code(status::FAILED, message));
+            return Err(StepError::Never(status::FAILED, message));
         }
         let target = RequestTarget::object(service, state.session.name.to_string(), "execute");
         let call = ctx.request::<_, Json<ExecutionEnd>>(target, Json(ImageServiceInput { state, request })).call();
@@ -210,7 +215,7 @@ fn execute_here<'a>(
     machine: &'a Arc<Machine>,
     state: SessionState,
     request: ExecuteRequest,
-) -> BoxFuture<'a, Result<ExecutionEnd, TerminalError>> {
+) -> BoxFuture<'a, Result<ExecutionEnd, StepError>> {
     let cancel = CancelToken::new();
     let invocation = ctx.invocation_id().to_owned();
     let attempt = Attempt::new(Arc::clone(machine), state, Arc::new(request), cancel.clone(), invocation);
@@ -218,8 +223,8 @@ fn execute_here<'a>(
     Box::pin(async move {
         // If this future is dropped, the script is cancelled, because another node takes over and restarts it.
         let _cancel = CancelOnDrop(cancel.clone());
-        // The calls recorded since the last step that ran here. Steps that are already in the journal do not run.
-        let recorded: Arc<parking_lot::Mutex<Vec<AnsweredCall>>> = Arc::default();
+        // Steps that are already in the journal do not run.
+        let recorded: Arc<parking_lot::Mutex<RecordedSteps>> = Arc::default();
         let mut count = 0_usize;
         let mut stop = pin!(ctx.signal::<()>(CANCEL));
         let mut is_stopped = false;
@@ -227,7 +232,7 @@ fn execute_here<'a>(
             let (attempt, given) = (Arc::clone(&attempt), Arc::clone(&recorded));
             let make = move || -> BoxFuture<'static, HandlerResult<Json<JournalStep>>> {
                 Box::pin(async move {
-                    let given = std::mem::take(&mut *given.lock());
+                    let given = given.lock().begin_step();
                     attempt.lock().await.step(given).await.map(Json).map_err(StepError::into_handler_error)
                 })
             };
@@ -242,13 +247,61 @@ fn execute_here<'a>(
                     }
                 }
             };
-            match made {
-                JournalStep::Done(done) => return Ok(*done),
-                JournalStep::Tool(called) => recorded.lock().push(called),
+            if let Some(done) = recorded.lock().add(made)? {
+                return Ok(done);
             }
             count += 1;
         }
     })
+}
+
+/// The steps of an execution in its journal.
+#[derive(Default)]
+pub(super) struct RecordedSteps {
+    /// The calls recorded since the last step that ran here.
+    calls: Vec<AnsweredCall>,
+    /// `true` while a step runs here.
+    is_running: bool,
+    slow_suspensions: u32,
+}
+
+impl RecordedSteps {
+    /// Begins a step here, and returns the calls for [`Attempt::step`].
+    pub(super) fn begin_step(&mut self) -> Vec<AnsweredCall> {
+        self.is_running = true;
+        std::mem::take(&mut self.calls)
+    }
+
+    /// Adds a step that has been recorded, here or by an earlier attempt. Returns the end of the execution after the
+    /// last step.
+    ///
+    /// # Errors
+    /// [`StepError::Later`] if this attempt was too slow to suspend the script. The engine then starts another attempt,
+    /// perhaps on another node. Fails permanently after [`MAX_SLOW_SUSPENSIONS`] slow attempts. The count is part of the
+    /// journal, so all nodes together make no more attempts.
+    pub(super) fn add(&mut self, step: JournalStep) -> Result<Option<ExecutionEnd>, StepError> {
+        let ran_here = std::mem::take(&mut self.is_running);
+        match step {
+            JournalStep::Done(done) => return Ok(Some(*done)),
+            JournalStep::Tool(called) => self.calls.push(called),
+            JournalStep::SlowSuspension(reason) => {
+                self.slow_suspensions += 1;
+                if self.slow_suspensions >= MAX_SLOW_SUSPENSIONS {
+                    return Err(StepError::Never(
+                        status::FAILED,
+                        format!(
+                            "{reason} in {MAX_SLOW_SUSPENSIONS} attempts; the session keeps its state; store less in \
+                             the session, or raise `limits.timeout_ms` of the nodes"
+                        ),
+                    ));
+                }
+                if ran_here {
+                    return Err(StepError::Later(reason));
+                }
+            }
+        }
+        Ok(None)
+    }
 }
 
 struct CancelOnDrop(CancelToken);

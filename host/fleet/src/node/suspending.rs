@@ -20,6 +20,8 @@ pub(super) enum SuspendAttempt {
     Never(String),
     /// The script continues without its caller.
     Continues,
+    /// The attempt took too long, and the execution was cancelled. Contains the reason.
+    Slow(String),
 }
 
 pub(super) struct SuspendedExecution {
@@ -30,8 +32,8 @@ pub(super) struct SuspendedExecution {
     pub(super) execution: Arc<Execution>,
 }
 
-/// Suspends an execution that waits for its caller. `key` seals the bytes. An attempt that takes longer than `max`
-/// cancels the execution, and the engine retries the step.
+/// Suspends an execution that waits for its caller. `key` seals the bytes. Cancels the execution if that takes longer
+/// than `max`.
 pub(super) async fn suspend(
     started: &Arc<Started>,
     key: Option<SessionKey>,
@@ -60,17 +62,23 @@ pub(super) async fn suspend(
             }
         }
     });
-    let attempt = within(max, attempt).await.inspect_err(|_| started.cancel())?;
-    if matches!(attempt, SuspendAttempt::Continues) {
-        tokio::time::sleep(INTERVAL).await;
+    let attempt = within(max, attempt).await;
+    match &attempt {
+        Ok(SuspendAttempt::Slow(_)) | Err(_) => started.cancel(),
+        Ok(SuspendAttempt::Continues) => tokio::time::sleep(INTERVAL).await,
+        Ok(SuspendAttempt::Suspended(_) | SuspendAttempt::Never(_)) => {}
     }
-    Ok(attempt)
+    attempt
 }
 
 /// Waits at most `max` for an attempt to suspend an execution.
-async fn within<T>(max: Duration, attempt: impl Future<Output = Result<T, StepError>>) -> Result<T, StepError> {
+async fn within(
+    max: Duration,
+    attempt: impl Future<Output = Result<SuspendAttempt, StepError>>,
+) -> Result<SuspendAttempt, StepError> {
     tokio::time::timeout(max, attempt).await.unwrap_or_else(|_| {
-        Err(StepError::Later(format!("suspending the execution took longer than {} ms", max.as_millis())))
+        let reason = format!("suspending the execution took longer than {} ms", max.as_millis());
+        Ok(SuspendAttempt::Slow(reason))
     })
 }
 
@@ -101,17 +109,18 @@ mod tests {
     async fn attempts_are_limited_in_time() {
         let later = |ms: u64| async move {
             tokio::time::sleep(Duration::from_millis(ms)).await;
-            Ok::<_, StepError>(ms)
+            Ok(SuspendAttempt::Continues)
         };
         let short = Duration::from_millis(100);
-        assert!(matches!(within(Duration::ZERO, ready(Ok(0))).await, Ok(0)), "no time is needed");
-        assert!(matches!(within(Duration::from_secs(60), later(20)).await, Ok(20)));
+        let immediate = within(Duration::ZERO, ready(Ok(SuspendAttempt::Continues))).await;
+        assert!(matches!(immediate, Ok(SuspendAttempt::Continues)), "no time is needed");
+        let timely = within(Duration::from_secs(60), later(20)).await;
+        assert!(matches!(timely, Ok(SuspendAttempt::Continues)));
         for (name, late) in [("late", within(short, later(60_000)).await), ("never", within(short, pending()).await)] {
-            let error = late.unwrap_err();
-            assert!(matches!(error, StepError::Later(_)), "{name}: another node can suspend the execution");
-            assert_eq!(error.to_string(), "suspending the execution took longer than 100 ms", "{name}");
+            let Ok(SuspendAttempt::Slow(reason)) = late else { panic!("{name}: the attempt is too slow") };
+            assert_eq!(reason, "suspending the execution took longer than 100 ms", "{name}");
         }
-        let failed = within(short, ready(Err::<u64, _>(StepError::invalid("no")))).await.unwrap_err();
-        assert!(matches!(failed, StepError::Never(400, _)), "{failed}");
+        let failed = within(short, ready(Err(StepError::invalid("no")))).await;
+        assert!(matches!(failed, Err(StepError::Never(400, _))));
     }
 }

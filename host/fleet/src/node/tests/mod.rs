@@ -73,6 +73,7 @@ async fn run(
                 fresh.push(called.clone());
                 recorded.push(called);
             }
+            JournalStep::SlowSuspension(reason) => return Err(StepError::Later(reason)),
         }
     }
 }

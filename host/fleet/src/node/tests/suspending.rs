@@ -1,8 +1,11 @@
 //! Executions that wait for their caller: suspended on one node, and resumed on another.
 
+use std::time::Duration;
+
 use glovebox::{SessionKey, ToolAnswer, ToolError, ToolErrorKind};
 
 use super::*;
+use crate::node::services::RecordedSteps;
 use crate::{Resumption, WaitingExecution};
 
 /// Calls the service before and after the caller's answer.
@@ -159,4 +162,63 @@ async fn script_that_received_too_much_cannot_wait() {
     assert_eq!((printed(&done), recorded.len()), ("ToolLimit".to_owned(), 5));
     let (again, _) = run(&other, &state, Arc::new(asking(&service, source)), recorded).await.unwrap();
     assert_eq!((again.state.blob, service.keys().len()), (done.state.blob, 4));
+}
+
+/// Starts an attempt that continues a journal, and adds its steps to the journal.
+async fn continued(
+    machine: &Arc<Machine>,
+    state: &SessionState,
+    request: &Arc<ExecuteRequest>,
+    journal: &mut Vec<JournalStep>,
+) -> Result<ExecutionEnd, StepError> {
+    let (machine, request) = (Arc::clone(machine), Arc::clone(request));
+    let mut attempt = Attempt::new(machine, state.clone(), request, CancelToken::new(), INVOCATION.into());
+    let mut recorded = RecordedSteps::default();
+    for step in journal.clone() {
+        if let Some(done) = recorded.add(step)? {
+            return Ok(done);
+        }
+    }
+    loop {
+        let step = attempt.step(recorded.begin_step()).await?;
+        journal.push(step.clone());
+        if let Some(done) = recorded.add(step)? {
+            return Ok(done);
+        }
+    }
+}
+
+#[tokio::test]
+async fn slow_suspension_is_attempted_a_limited_number_of_times() {
+    let store = "memory://suspending-slow";
+    let service = Service::start();
+    let node = |time: Option<Duration>| {
+        machine(store, |config| {
+            config.callbacks = Some(service.callbacks());
+            config.suspension_time = time;
+        })
+    };
+    let (fast, slow) = (node(None), node(Some(Duration::ZERO)));
+    let state = opened(&fast).await;
+    let (request, mut journal) = (Arc::new(asking(&service, PAY)), Vec::new());
+    for attempt in 1..=2 {
+        let error = continued(&slow, &state, &request, &mut journal).await.unwrap_err();
+        assert!(matches!(error, StepError::Later(_)), "attempt {attempt}: {error}");
+        assert_eq!(error.to_string(), "suspending the execution took longer than 0 ms");
+        assert!(matches!(journal.last(), Some(JournalStep::SlowSuspension(_))), "{journal:?}");
+    }
+    // Another node suspends the execution, without repeating the recorded call.
+    let done = continued(&fast, &state, &request, &mut journal.clone()).await.unwrap();
+    assert_eq!((waits_for(&done), service.keys().len()), (vec![(1, r#"{"euros":20}"#.to_owned())], 1));
+    // A third slow attempt is the last one, on any node.
+    for node in [&slow, &fast, &slow] {
+        let error = continued(node, &state, &request, &mut journal).await.unwrap_err();
+        let StepError::Never(500, message) = error else { panic!("{error}") };
+        assert!(message.contains("0 ms in 3 attempts; the session keeps its state"), "{message}");
+        assert_eq!((journal.len(), service.keys().len()), (4, 1), "{journal:?}");
+    }
+    // The journal is recorded as JSON.
+    let text = serde_json::to_string(&journal).unwrap();
+    let read: Vec<JournalStep> = serde_json::from_str(&text).unwrap();
+    assert!(matches!(&read[..], [JournalStep::Tool(_), JournalStep::SlowSuspension(_), ..]), "{text}");
 }
