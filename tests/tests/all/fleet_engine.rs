@@ -95,6 +95,11 @@ impl FleetEngine {
         self.state.lock().unwrap().loses_answer = true;
     }
 
+    /// Forgets the answers to requests with idempotency keys, as the engine does after an hour.
+    pub(crate) fn forget_answers(&self) {
+        self.state.lock().unwrap().answered.clear();
+    }
+
     /// Adds `count` sessions in a scope to the lists.
     pub(crate) fn list_also(&self, scope: &str, count: usize) {
         let mut state = self.state.lock().unwrap();

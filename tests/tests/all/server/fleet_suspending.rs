@@ -133,6 +133,25 @@ fn execution_in_a_fleet_is_suspended_and_resumed_through_another_server() {
 }
 
 #[test]
+fn suspended_execution_in_a_fleet_outlives_the_answers_of_the_engine() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s");
+    let execution = start(&server, true);
+    engine.forget_answers();
+    let execution = waiting(&proceed(&server, &execution, &json!([{"id": 0, "value": "one"}])), 1);
+    engine.forget_answers();
+    let (bytes, etag) = suspend(&server, &execution);
+    let done = resume(&server, &bytes, &[("if-match", &etag)], &json!([{"id": 1, "value": "two"}]));
+    assert_eq!(done.ok()["stdout"], "['one', 'two']\n", "{done:?}");
+    let path = store(&server);
+    engine.forget_answers();
+    let next = stored(&server.post(&path, &answering(0, "one")));
+    engine.forget_answers();
+    assert_eq!(server.post(&next, &answering(1, "two")).ok()["stdout"], "['one', 'two']\n");
+}
+
+#[test]
 fn changed_fleet_session_is_not_replaced() {
     let engine = FleetEngine::start();
     let server = server(&engine);
