@@ -54,7 +54,7 @@ export async function createWith(platform: Platform, options: SandboxOptions): P
   const waits = policy.tools.some((tool) => tool.waits);
   if (backend === 'auto' && !component.provider && !waits) {
     // If no daemon answers, or the daemon does not support the options, this process opens the sandbox or reports the
-    // reason. A daemon cannot suspend scripts in sessions, so it is not used with tools whose calls wait.
+    // reason. A daemon runs a suspended script again to read its calls, so it is not used with tools whose calls wait.
     const daemon = await platform.openDaemon?.(language, policy, host).catch(() => undefined);
     if (daemon) return new Sandbox('daemon', daemon);
   }

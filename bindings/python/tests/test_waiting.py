@@ -507,8 +507,12 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
 
 
 class AsynchronousSessions(unittest.IsolatedAsyncioTestCase):
+    backend: Literal["native", "daemon"] = "native"
+
     async def test_session_is_restored(self) -> None:
-        async with AsyncSandbox(tools=[PAY]) as box:
+        if self.backend == "daemon":
+            use_daemon()
+        async with AsyncSandbox(backend=self.backend, tools=[PAY]) as box:
             async with box.session() as session:
                 run = await session.start("x = tools.pay(euros=1)")
                 assert isinstance(run, AsyncWaitingRun), run
@@ -578,19 +582,6 @@ except tools.ToolTimeout:
             time.sleep(0.02)
         self.fail("the execution still waits")
 
-    def test_script_in_a_session_cannot_be_suspended(self) -> None:
-        with self.sandbox().session() as session:
-            session.execute("x = 1")
-            run = self.waits(session.start("y = tools.pay(euros=x)\ny"), 0)
-            for end in (run.suspend, lambda: run.fork(2)):
-                with self.assertRaisesRegex(UnsupportedError, "cannot suspend scripts in sessions"):
-                    end()
-            self.assertEqual(self.ended(run.answer({0: 2})).value, 2)
-            with self.assertRaisesRegex(UnsupportedError, "cannot suspend scripts in sessions"):
-                session.resume_suspended(self.suspended())
-        with self.assertRaisesRegex(UnsupportedError, "cannot suspend scripts in sessions"):
-            self.sandbox().resume_suspended_session(self.suspended())
-
 
 class DaemonOutput(Output):
     backend = "daemon"
@@ -600,7 +591,34 @@ class DaemonSuspension(Suspension):
     backend = "daemon"
 
 
+class DaemonSessions(Sessions):
+    backend = "daemon"
+
+    def test_rejected_state_leaves_the_session_unchanged(self) -> None:
+        outside = self.suspended()
+        with self.sandbox().session() as session:
+            session.execute("x = 1")
+            for state in (outside, outside[:-1]):
+                with self.subTest(len(state)), self.assertRaises(SuspensionError):
+                    session.resume_suspended(state)
+            self.assertEqual(session.execute("x").value, 1)
+
+    def test_restored_session_has_the_state_before_the_script(self) -> None:
+        box = self.sandbox()
+        with box.session() as session:
+            session.execute("x = [1]")
+            state = self.waits(session.start("x.append(tools.pay(euros=1))"), 0).suspend()
+        with box.resume_suspended_session(state, id="restored") as session:
+            self.assertEqual((session.id, session.variables["x"]), ("restored", [1]))
+            self.ended(session.resume_suspended(state, {0: 2}))
+            self.assertEqual(session.variables["x"], [1, 2])
+
+
 class DaemonAsynchronous(Asynchronous):
+    backend = "daemon"
+
+
+class DaemonAsynchronousSessions(AsynchronousSessions):
     backend = "daemon"
 
 

@@ -23,7 +23,7 @@ import { type FailureClass, errorOf } from '../errors.ts';
 import { stringifyJson, stringifyParsedJson } from '../json.ts';
 import { policyRecord } from '../policy.ts';
 import { type ExecutionFiles, RecordExecution, closed, decoded, encoded, shownValue } from '../record.ts';
-import { type Client, Problem, type Route } from './client.ts';
+import { type Client, Problem, RESUME, type Route } from './client.ts';
 import { type DaemonContext, DaemonExecution, execute } from './execution.ts';
 
 /** Opens a sandbox in the daemon. `name` is a language or the name of a runtime. */
@@ -71,24 +71,41 @@ async function mapErrors<Result>(asked: Promise<Result>, otherwise?: FailureClas
   });
 }
 
+/** Converts the daemon's errors of the given types to `SuspensionError`. */
+async function suspensionErrors<Result>(types: readonly string[], asked: Promise<Result>): Promise<Result> {
+  return asked.catch((error: unknown) => {
+    if (!(error instanceof Problem) || !types.includes(error.type)) throw error;
+    // The daemon's message names a field of the request.
+    const hint = `${IN_SESSION}; restore the session with \`resumeSuspendedSession\`, and call its \`resumeSuspended\``;
+    throw errorOf('SuspensionError', error.message.includes(IN_SESSION) ? hint : error.message, error);
+  });
+}
+
 /** Converts the daemon's errors of the given types to `SuspensionError`, and other errors like `mapErrors`. */
 async function mapSuspension<Result>(types: readonly string[], asked: Promise<Result>): Promise<Result> {
-  return mapErrors(
-    asked.catch((error: unknown) => {
-      throw error instanceof Problem && types.includes(error.type) ? errorOf('SuspensionError', error.message, error) : error;
-    }),
-  );
+  return mapErrors(suspensionErrors(types, asked));
+}
+
+/** Repeats a suspended execution until it waits, cancels it, and returns its calls. */
+async function repeat(place: Startable, state: Uint8Array): Promise<RequestedCall[]> {
+  const hooks = { cancel: new Cancel(), output: undefined };
+  const stepped = await place.startSuspended(state, undefined, hooks);
+  if (!('calls' in stepped)) return [];
+  stepped.cancel();
+  await stepped.answer([], hooks);
+  return [...stepped.calls];
 }
 
 /**
  * The error types of a request whose suspended execution cannot be resumed. The sandbox's options were checked earlier,
  * so an invalid argument can only be the suspended execution.
  */
-const RESUME: readonly string[] = ['invalid-argument', 'not-resumable', 'diverged'];
+const OF_RESUMPTION: readonly string[] = ['invalid-argument', 'not-resumable', 'diverged'];
 /** The error types of later steps if the execution no longer waits. */
 const LATER: readonly string[] = ['not-found', 'diverged'];
 
-const NO_SESSIONS = 'a daemon cannot suspend scripts in sessions, which it keeps only in memory';
+/** Part of the message of an error about an execution that can only be resumed in a session. */
+const IN_SESSION = 'the execution was suspended in a session';
 
 /** Timeout for closing the sessions at the end of the process, in milliseconds. */
 const EXIT_MS = 2_000;
@@ -139,34 +156,47 @@ class DaemonBackend implements StartableBackend {
   }
 
   start(input: Input, hooks: ExecutionHooks): Promise<BackendStep> {
-    const suspendable = this.context.tools.length > 0 ? '"suspendable":true' : '';
-    const body = objectOf(...scriptFields(input), ...Object.values(this.fields), suspendable, '"value":false', '"return_files":["**"]');
+    const body = objectOf(...scriptFields(input), ...Object.values(this.fields), this.suspendable, '"value":false', '"return_files":["**"]');
     return this.#started('/v1/execute', body, [], hooks);
   }
 
   startSuspended(state: Uint8Array, timeoutMs: number | undefined, hooks: ExecutionHooks): Promise<BackendStep> {
     const body = objectOf(fieldsOf({ suspended: encoded(state), deadline_ms: timeoutMs, return_files: ['**'] }), ...Object.values(this.fields));
-    return this.#started('/v1/executions/resume', body, RESUME, hooks);
+    return this.#started(RESUME, body, OF_RESUMPTION, hooks);
   }
 
   #started(path: string, body: string, types: readonly string[], hooks: ExecutionHooks): Promise<BackendStep> {
     const execution = new DaemonExecution(this.context, true);
-    const started = new StartedInDaemon(execution, undefined, (record) => new RecordExecution(record, returnedFiles(record)));
+    const started = new StartedInDaemon(execution, (record) => new RecordExecution(record, returnedFiles(record)));
     return mapSuspension(types, started.step(hooks, () => execution.run(path, body)));
   }
 
   async suspendedCalls(state: Uint8Array): Promise<RequestedCall[]> {
     // The daemon has no request that only reads the calls, so this method resumes the execution and cancels it.
-    const hooks = { cancel: new Cancel(), output: undefined };
-    const stepped = await this.startSuspended(state, undefined, hooks);
-    if (!('calls' in stepped)) return [];
-    stepped.cancel();
-    await stepped.answer([], hooks);
-    return [...stepped.calls];
+    try {
+      return await repeat(this, state);
+    } catch (error) {
+      if (!(error instanceof Error) || !error.message.includes(IN_SESSION)) throw error;
+    }
+    const session = await this.opened('/v1/sessions', this.#newSession(undefined, undefined));
+    try {
+      return await repeat(session, state);
+    } finally {
+      await session.close();
+    }
   }
 
-  async resumeSuspendedSession(): Promise<BackendSession> {
-    throw errorOf('UnsupportedError', `${NO_SESSIONS}; use backend: "native"`);
+  async resumeSuspendedSession(state: Uint8Array, id: string | undefined): Promise<BackendSession> {
+    // The daemon has no request that only restores the session, so this method resumes the execution in a new session
+    // and cancels it. The session is then rolled back to its state before the execution.
+    const session = await this.opened('/v1/sessions', this.#newSession(id, undefined));
+    try {
+      await repeat(session, state);
+    } catch (error) {
+      await session.close();
+      throw error;
+    }
+    return session;
   }
 
   async validate(input: Input): Promise<Diagnostic[]> {
@@ -181,8 +211,18 @@ class DaemonBackend implements StartableBackend {
   }
 
   async session(id: string | undefined, context: string | undefined): Promise<BackendSession> {
+    return this.opened('/v1/sessions', this.#newSession(id, context));
+  }
+
+  /** Returns the body of a request that opens a session. */
+  #newSession(id: string | undefined, context: string | undefined): string {
     const { runtime, policy, files } = this.fields;
-    return this.opened('/v1/sessions', objectOf(fieldsOf({ id }), runtime, policy, files, context === undefined ? '' : `"context":${context}`));
+    return objectOf(fieldsOf({ id }), runtime, policy, files, context === undefined ? '' : `"context":${context}`);
+  }
+
+  /** The field with which the executions of a sandbox with tools can be suspended. */
+  get suspendable(): string {
+    return this.context.tools.length > 0 ? '"suspendable":true' : '';
   }
 
   async resume(state: Uint8Array, id: string | undefined): Promise<BackendSession> {
@@ -225,13 +265,10 @@ class DaemonBackend implements StartableBackend {
 /** An execution that the caller advances from one wait to the next. */
 class StartedInDaemon {
   readonly execution: DaemonExecution;
-  /** The reason why the execution cannot be suspended. */
-  readonly unsuspendable: string | undefined;
   readonly #executed: (record: any) => BackendExecution | Promise<BackendExecution>;
 
-  constructor(execution: DaemonExecution, unsuspendable: string | undefined, executed: (record: any) => BackendExecution | Promise<BackendExecution>) {
+  constructor(execution: DaemonExecution, executed: (record: any) => BackendExecution | Promise<BackendExecution>) {
     this.execution = execution;
-    this.unsuspendable = unsuspendable;
     this.#executed = executed;
   }
 
@@ -265,9 +302,7 @@ class DaemonWaiting implements BackendWaiting {
   }
 
   async suspend(): Promise<Uint8Array> {
-    const { execution, unsuspendable } = this.#started;
-    if (unsuspendable !== undefined) throw errorOf('UnsupportedError', unsuspendable);
-    return mapSuspension(['not-suspendable', 'not-found'], execution.suspend());
+    return mapSuspension(['not-suspendable', 'not-found'], this.#started.execution.suspend());
   }
 
   cancel(): void {
@@ -319,11 +354,8 @@ class DaemonSession implements BackendSession, Startable {
   }
 
   start(input: Input, hooks: ExecutionHooks): Promise<BackendStep> {
-    const body = objectOf(...scriptFields(input), this.#backend.fields.tools);
-    const execution = new DaemonExecution(this.#backend.context, true);
-    const why = `${NO_SESSIONS}; use backend: "native", or start the script outside the session`;
-    const started = new StartedInDaemon(execution, why, (record) => this.#executed(record));
-    return this.#asked(() => started.step(hooks, () => execution.run(`${this.path}/execute`, body)));
+    const body = objectOf(...scriptFields(input), this.#backend.suspendable, this.#backend.fields.tools);
+    return this.#asked(() => this.#started(`${this.path}/execute`, body, hooks));
   }
 
   async validate(input: Input, types: boolean): Promise<Diagnostic[]> {
@@ -331,8 +363,16 @@ class DaemonSession implements BackendSession, Startable {
     return (await this.#json(['POST', `${this.path}/validate`], objectOf(...scriptFields(input), ...more))).diagnostics;
   }
 
-  async startSuspended(): Promise<BackendStep> {
-    throw errorOf('UnsupportedError', `${NO_SESSIONS}; use backend: "native", or resume the script outside a session`);
+  startSuspended(state: Uint8Array, timeoutMs: number | undefined, hooks: ExecutionHooks): Promise<BackendStep> {
+    const fields = fieldsOf({ session: this.id, suspended: encoded(state), deadline_ms: timeoutMs });
+    const body = objectOf(fields, this.#backend.fields.tools);
+    return this.#asked(() => suspensionErrors(OF_RESUMPTION, this.#started(RESUME, body, hooks)));
+  }
+
+  #started(path: string, body: string, hooks: ExecutionHooks): Promise<BackendStep> {
+    const execution = new DaemonExecution(this.#backend.context, true);
+    const started = new StartedInDaemon(execution, (record) => this.#executed(record));
+    return started.step(hooks, () => execution.run(path, body));
   }
 
   #variable(name: string): string {

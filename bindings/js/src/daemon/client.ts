@@ -54,6 +54,9 @@ export class Problem extends Error {
   }
 }
 
+/** The path of the route that resumes a suspended execution. */
+export const RESUME = '/v1/executions/resume';
+
 /** The method and path of a request. */
 export type Route = readonly [method: 'GET' | 'POST' | 'PUT' | 'DELETE', path: string];
 
@@ -114,7 +117,9 @@ export class Client {
   /** Sends a request, and calls `take` with each JSON object in the streamed response. */
   stream(route: Route, body: string, take: (chunk: any) => void): Promise<void> {
     return this.#checked(async () => {
-      const response = await this.#send(route, { body, headers: { accept: 'application/x-ndjson' } });
+      // A resumed execution replaces the state of the session that the request names.
+      const headers = { accept: 'application/x-ndjson', ...(route[1] === RESUME && { 'if-match': '*' }) };
+      const response = await this.#send(route, { body, headers });
       let pieces: Buffer[] = [];
       for await (const piece of response as AsyncIterable<Buffer>) {
         let from = 0;

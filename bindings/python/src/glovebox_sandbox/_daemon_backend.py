@@ -16,13 +16,13 @@ from urllib.parse import quote, urlencode
 
 from . import _native_backend, tools
 from ._backend import Call, Entry, Input, Policy, SuspendedInput
-from ._daemon_client import Client, Problem, connect
-from ._daemon_errors import errors
+from ._daemon_client import RESUME, Client, Problem, connect
+from ._daemon_errors import IN_SESSION, errors
 from ._daemon_execution import Handlers, execute
-from ._daemon_started import NO_SESSIONS, OF_RESUMPTION, DaemonStarted
+from ._daemon_started import OF_RESUMPTION, DaemonStarted
 from ._remote import RemoteExecution, RemoteSession, encoded, entries, positions, refuse, variable
 from ._types import described
-from .errors import FilesError, GloveboxError, SessionError, UnavailableError, UnsupportedError
+from .errors import FilesError, GloveboxError, SessionError, SuspensionError, UnavailableError
 
 _NO_HOST_ACCESS = (
     "a daemon's sandboxes have no access to your directories, and use the daemon's own packages and network; remove "
@@ -62,6 +62,13 @@ def _script(input: Input) -> str:
     return fields if context is None else f"{fields}, {_context(context)}"
 
 
+def _repeat(started: DaemonStarted) -> list[Call]:
+    """Repeats a suspended execution until it waits, cancels it, and returns its calls."""
+    calls = started.advance([], None)[1]
+    started.cancel()
+    return calls
+
+
 class DaemonSandbox:
     """A sandbox in a daemon."""
 
@@ -74,6 +81,7 @@ class DaemonSandbox:
         self._policy = _fields(policy=_native_backend.policy_record(policy) or None)
         self._files = _fields(files={path: encoded(contents) for path, contents in policy.files.items()} or None)
         self.tools = _fields(tools=described(policy.tools) or None)
+        self.suspendable = _fields(suspendable=True if self.tools else None)
         # The daemon checks all options when it executes this empty script. The result names the runtime.
         body = _object(_fields(source="", value=False), self._runtime, self._policy, self._files, self.tools)
         with errors():
@@ -89,25 +97,39 @@ class DaemonSandbox:
             return RemoteExecution(execute(self.client, self.handlers, "/v1/execute", body, input), None)
 
     def start(self, input: Input) -> DaemonStarted:
-        more = _fields(value=False, return_files=["**"], suspendable=True if self.tools else None)
-        body = _object(_script(input), more, self._runtime, self._policy, self._files, self.tools)
+        more = _fields(value=False, return_files=["**"])
+        body = _object(_script(input), more, self.suspendable, self._runtime, self._policy, self._files, self.tools)
         return DaemonStarted(self.client, self.handlers, input[7], "/v1/execute", body, None)
 
     def start_suspended(self, input: SuspendedInput) -> DaemonStarted:
         state, timeout_ms, _, token = input
         more = _fields(suspended=encoded(state), deadline_ms=timeout_ms, return_files=["**"])
         body = _object(more, self._runtime, self._policy, self._files, self.tools or '"tools": []')
-        return DaemonStarted(self.client, self.handlers, token, "/v1/executions/resume", body, None, OF_RESUMPTION)
+        return DaemonStarted(self.client, self.handlers, token, RESUME, body, None, OF_RESUMPTION)
 
     def suspended_calls(self, state: bytes) -> list[Call]:
         # The daemon has no request that only reads the calls, so this method resumes the execution and cancels it.
-        started = self.start_suspended((state, None, False, None))
-        calls = started.advance([], None)[1]
-        started.cancel()
-        return calls
+        try:
+            return _repeat(self.start_suspended((state, None, False, None)))
+        except SuspensionError as error:
+            if IN_SESSION not in str(error):
+                raise
+        session = self.session(None, None)
+        try:
+            return _repeat(session.start_suspended((state, None, False, None)))
+        finally:
+            session.close()
 
     def resume_suspended_session(self, state: bytes, id: str | None) -> DaemonSession:
-        raise UnsupportedError(f'{NO_SESSIONS}; use backend="native"')
+        # The daemon has no request that only restores the session, so this method resumes the execution in a new session
+        # and cancels it. The session is then rolled back to its state before the execution.
+        session = self.session(id, None)
+        try:
+            _repeat(session.start_suspended((state, None, False, None)))
+        except BaseException:
+            session.close()
+            raise
+        return session
 
     def validate(self, input: Input) -> list[tuple[int, int, str]]:
         with errors():
@@ -163,7 +185,7 @@ class DaemonSession(RemoteSession):
 
     def start(self, input: Input) -> DaemonStarted:
         self._check_open()
-        body = _object(_script(input), self._sandbox.tools)
+        body = _object(_script(input), self._sandbox.suspendable, self._sandbox.tools)
         return DaemonStarted(self._client, self._sandbox.handlers, input[7], f"{self._path}/execute", body, self)
 
     def diagnostics(self, input: Input, types: bool) -> list[tuple[int, int, str]]:
@@ -171,7 +193,11 @@ class DaemonSession(RemoteSession):
         return positions(self._request("POST", "/validate", _object(_script(input), *more))["diagnostics"])
 
     def start_suspended(self, input: SuspendedInput) -> DaemonStarted:
-        raise UnsupportedError(f'{NO_SESSIONS}; use backend="native", or resume the script outside a session')
+        self._check_open()
+        state, timeout_ms, _, token = input
+        more = _fields(session=self.id, suspended=encoded(state), deadline_ms=timeout_ms)
+        body = _object(more, self._sandbox.tools or '"tools": []')
+        return DaemonStarted(self._client, self._sandbox.handlers, token, RESUME, body, self, OF_RESUMPTION)
 
     def get_variable(self, name: str) -> tuple[str, str | None] | None:
         try:

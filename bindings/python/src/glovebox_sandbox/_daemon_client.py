@@ -123,6 +123,10 @@ def _close_all(links: list[_Link]) -> None:
         links.pop().close()
 
 
+RESUME = "/v1/executions/resume"
+"""The path of the route that resumes a suspended execution."""
+
+
 class Client:
     """A pool of connections to the daemon. Each request in progress has its own connection."""
 
@@ -157,8 +161,12 @@ class Client:
 
     def stream(self, target: str, body: str) -> Iterator[dict[str, Any]]:
         """Sends a request and yields the JSON objects of the streamed response as they arrive."""
+        headers = {"Accept": "application/x-ndjson"}
+        if target == RESUME:
+            # Replaces the state of the session, if the request names one.
+            headers["If-Match"] = "*"
         with self._link() as link:
-            response = _send(link, "POST", target, body, {"Accept": "application/x-ndjson"}, None)
+            response = _send(link, "POST", target, body, headers, None)
             if response.status < 400:
                 for line in _lines(response):
                     yield json.loads(line)

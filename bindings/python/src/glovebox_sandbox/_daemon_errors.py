@@ -33,6 +33,10 @@ _CLASSES: dict[str, type[GloveboxError]] = {
 }
 
 
+IN_SESSION = "the execution was suspended in a session"
+"""Part of the message of an error about an execution that can only be resumed in a session."""
+
+
 @contextlib.contextmanager
 def errors(*, of_files: bool = False, of_suspension: tuple[str, ...] = ()) -> Iterator[None]:
     """Converts a daemon's errors to this package's errors. Errors whose type is in `of_suspension` become
@@ -41,7 +45,9 @@ def errors(*, of_files: bool = False, of_suspension: tuple[str, ...] = ()) -> It
         yield
     except Problem as problem:
         if problem.type in of_suspension:
-            raise SuspensionError(str(problem)) from problem
+            # The daemon's message names a field of the request.
+            hint = f"{IN_SESSION}; restore the session with `resume_suspended_session`, and call its `resume_suspended`"
+            raise SuspensionError(hint if IN_SESSION in str(problem) else str(problem)) from problem
         rejected = FilesError if of_files else PolicyError
         kind = _CLASSES.get(problem.type, UnavailableError if problem.status >= 500 else rejected)
         raise kind(str(problem)) from problem

@@ -12,10 +12,8 @@ from ._daemon_client import Client, Problem
 from ._daemon_errors import errors
 from ._daemon_execution import CallAnswer, Execution, Handlers
 from ._remote import RemoteExecution, SessionFiles, cancelled
-from .errors import SuspensionError, UnsupportedError
+from .errors import SuspensionError
 from .tools import AnswerKind
-
-NO_SESSIONS = "a daemon cannot suspend scripts in sessions, which it keeps only in memory"
 
 OF_RESUMPTION = ("invalid-argument", "not-resumable", "diverged")
 """The error types of a request whose suspended execution cannot be resumed. The sandbox's options were checked earlier,
@@ -108,8 +106,6 @@ class DaemonStarted(Execution):
     def suspend(self) -> bytes:
         if self._executed is not None:
             raise SuspensionError("cannot suspend the run: it has ended")
-        if self._session is not None:
-            raise UnsupportedError(f'{NO_SESSIONS}; use backend="native", or start the script outside the session')
         with errors(of_suspension=("not-suspendable", "not-found")):
             state = self._client.request("POST", f"{self._path}/suspend")[1]
         self._cancel_paths.clear()
