@@ -115,6 +115,40 @@ fn daemon_keeps_sessions_in_memory_until_they_are_idle() {
 }
 
 #[test]
+fn suspended_execution_survives_a_killed_daemon() {
+    let home = tempfile::tempdir().unwrap();
+    let (socket, state) = (home.path().join("d.sock"), home.path().join("state"));
+    let start = |state: &Path| {
+        let args = ["daemon", "--socket", socket.to_str().unwrap()];
+        let child = prepared(&args).env("XDG_STATE_HOME", state).spawn().unwrap();
+        until_listening(&socket);
+        child
+    };
+    let mut first = start(&state);
+    let body =
+        r#"{"source": "print(tools.ask(q=1))", "language": "python", "tools": [{"name": "ask"}], "suspend": true}"#;
+    let (status, suspended) = request(&socket, "POST", "/v1/execute", body);
+    assert_eq!((status.as_str(), &suspended["type"]), ("HTTP/1.1 202 Accepted", &Value::from("suspended")));
+    let id = suspended["id"].as_str().unwrap().to_owned();
+    assert!(state.join("glovebox/daemon").join(format!("{id}.session")).exists());
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let mut second = start(&state);
+    let answers = r#"{"answers": [{"id": 0, "value": "one"}]}"#;
+    let done = request(&socket, "POST", &format!("/v1/suspended/{id}"), answers);
+    assert_eq!(done.1["stdout"], "one\n", "{done:?}");
+    interrupt(&second);
+    assert_eq!(wait(&mut second), 0);
+
+    // Without a usable directory, the daemon refuses only such requests.
+    let mut third = start(Path::new("/dev/null"));
+    assert_eq!(request(&socket, "POST", "/v1/execute", body).0, "HTTP/1.1 422 Unprocessable Entity");
+    assert_eq!(request(&socket, "POST", "/v1/execute", r#"{"source": "1"}"#).0, "HTTP/1.1 200 OK");
+    interrupt(&third);
+    assert_eq!(wait(&mut third), 0);
+}
+
+#[test]
 fn server_listens_on_a_socket_without_a_token() {
     let home = tempfile::tempdir().unwrap();
     let (socket, store) = (home.path().join("s.sock"), home.path().join("store"));
