@@ -21,6 +21,7 @@ macro_rules! boot_code {
             include_str!("boot/world.py"),
             include_str!("boot/maps.py"),
             include_str!("boot/hashes.py"),
+            include_str!("boot/generators.py"),
             include_str!("boot/clock.py"),
             include_str!("boot/interrupt.py"),
             include_str!("boot/threads.py"),
@@ -134,7 +135,7 @@ const PAGE_BYTES: u32 = 64 << 10;
 /// The driver's functions, as `settle.py` names them.
 const FUNCTIONS: &str = "\
     run run_with validate get_variable set_variable restore_globals next_global complain rearm flush flush_streams \
-    close grow withdraw_packages setup settle";
+    close grow withdraw_packages renew setup settle";
 
 pub(super) fn args() -> Vec<String> {
     ["python", "-c", LOADER, COMMAND].map(str::to_owned).to_vec()
@@ -201,7 +202,7 @@ pub(super) fn boot(form: Form, machine: &mut dyn Machine) -> Result<Anchors, Dri
         }
         interpreter.immortalise(address, immortal)?;
     }
-    for object in ["buffer", "interrupted", "reason"] {
+    for object in ["buffer", "interrupted", "reason", "generator_flags"] {
         interpreter.immortalise(anchors.get(object)?, immortal)?;
     }
     let generator = anchors.get("generator")?;
@@ -210,9 +211,11 @@ pub(super) fn boot(form: Form, machine: &mut dyn Machine) -> Result<Anchors, Dri
         .ok_or_else(|| DriverError::Boot("`random` does not keep its state at the expected address".to_owned()))?;
     interpreter.immortalise(generator, immortal)?;
     let reason = interpreter.bytes_of(anchors.get("reason")?)?;
+    let flags = interpreter.bytes_of(anchors.get("generator_flags")?)?;
     anchors.0.insert("slot".to_owned(), slot);
     anchors.0.insert("random".to_owned(), state);
     anchors.0.insert("interrupt_reason".to_owned(), reason);
+    anchors.0.insert("seeded".to_owned(), flags);
     // Discard the output, which contained the addresses. The interpreter is already parked.
     machine.wasi().begin_execution();
     Ok(anchors)

@@ -101,7 +101,8 @@ impl Driver for Python {
         raised.type_name == "MemoryError"
     }
 
-    /// Reseeds `random`. All other code requests random numbers from the system each time.
+    /// Reseeds the generators that no script has seeded. All other code requests random numbers from the system each
+    /// time.
     fn reseed(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
         // wasi-vfs requests the environment on each call. The interpreter has already read its variables at boot, so an
         // empty environment suffices.

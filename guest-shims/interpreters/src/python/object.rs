@@ -39,6 +39,8 @@ const TWISTER_BYTES: u32 = 624 * 4;
 const TWISTER_OFFSETS: u32 = 512;
 /// The anchor of the words in numpy's generator.
 const NUMPY_RANDOM: &str = "numpy_random";
+/// The anchor of the flags that `boot/generators.py` sets.
+const SEEDED: &str = "seeded";
 /// The number of words in `random`'s state that `boot/settle.py` reports, to locate the state in the object.
 pub(super) const TWISTER_SAMPLE: usize = 8;
 
@@ -203,18 +205,29 @@ impl<'a> Interpreter<'a> {
         self.word(kind, 0)
     }
 
-    /// Writes a new state to `random`'s generator, and to numpy's if the image has one, like `random.setstate`.
+    /// Writes a new state to `random`'s generator, and to numpy's if the image has one, like `random.setstate`. Leaves
+    /// out a generator that a script has seeded. If scripts have created generators without a seed, makes the guest
+    /// reseed them.
     pub(super) fn reseed(&mut self) -> Result<(), DriverError> {
         let state = self.anchors.get("random")?;
+        let mut flags = [0; 3];
+        self.machine.read(self.anchors.get(SEEDED)?, &mut flags).map_err(damaged_driver)?;
+        let [is_random_seeded, is_numpy_seeded, has_others] = flags.map(|flag| flag != 0);
+        // Reads the same number of random bytes in every case.
         let mut words = [0; TWISTER_WORDS * 4];
         self.machine.fill_random(&mut words)?;
-        // In `random`'s generator, the index precedes the words.
-        self.write_twister(state, state.wrapping_sub(4), words)?;
-        match self.anchors.get(NUMPY_RANDOM) {
-            // In numpy's generator, the index follows the words.
-            Ok(state) => self.write_twister(state, at(state, TWISTER_BYTES), scattered(&words)),
-            Err(_) => Ok(()),
+        if !is_random_seeded {
+            // In `random`'s generator, the index precedes the words.
+            self.write_twister(state, state.wrapping_sub(4), words)?;
         }
+        if let (Ok(state), false) = (self.anchors.get(NUMPY_RANDOM), is_numpy_seeded) {
+            // In numpy's generator, the index follows the words.
+            self.write_twister(state, at(state, TWISTER_BYTES), scattered(&words))?;
+        }
+        if has_others {
+            self.call("renew")?;
+        }
+        Ok(())
     }
 
     fn write_twister(

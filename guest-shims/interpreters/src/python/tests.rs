@@ -13,6 +13,7 @@ const START: u32 = 0x400;
 const SCRATCH: u32 = 0x200;
 const FILES: u32 = 0x240;
 const GENERATOR: u32 = 0x1000;
+const SEEDED: u32 = 0x2c0;
 const REPLY: u32 = 0x800;
 const NONE: u32 = 0x10;
 const OURS: u32 = 0x30;
@@ -141,6 +142,7 @@ fn anchors() -> Anchors {
         ("get_variable", 7),
         ("set_variable", 8),
         ("rearm", 10),
+        ("renew", 11),
         ("interrupted", OURS),
         ("interrupt_reason", WORDS),
         ("interrupt_0", HANDLER),
@@ -157,6 +159,7 @@ fn anchors() -> Anchors {
         ("file_type", FILES),
         ("files", 0),
         ("random", GENERATOR),
+        ("seeded", SEEDED),
     ];
     Anchors(addresses.into_iter().map(|(name, address)| (name.to_owned(), address)).collect())
 }
@@ -333,6 +336,23 @@ fn numpy_generator_is_reseeded() {
     assert!(different.len() > 620 && !words.contains(&0x0707_0707), "numpy and `random` have different states");
     // The generator's index follows its 624 state words.
     assert_eq!((guest.get(NUMPY + 40 + 624 * 4), guest.get(GENERATOR - 4)), (624, 624));
+}
+
+#[test]
+fn seeded_generators_keep_their_states() {
+    const NUMPY: u32 = 0x4000;
+    let mut anchors = anchors();
+    anchors.0.insert("numpy_random".to_owned(), NUMPY);
+    for flags in 0..8_u32 {
+        let mut guest = FakeGuest::new();
+        let [random, numpy, others] = [flags & 1, flags >> 1 & 1, flags >> 2];
+        guest.put(SEEDED, random | numpy << 8 | others << 16);
+        Python::reactor().reseed(&mut guest, &anchors).unwrap();
+        let first = |is_seeded| if is_seeded == 1 { 0 } else { 0x8000_0000 };
+        assert_eq!((guest.get(GENERATOR), guest.get(NUMPY)), (first(random), first(numpy)), "{flags}");
+        let renewals: Vec<Value> = [11].into_iter().take(usize::from(others == 1)).map(Value::I32).collect();
+        assert_eq!(guest.functions(), renewals, "{flags}");
+    }
 }
 
 #[test]

@@ -180,8 +180,8 @@ impl Sandbox {
     /// limits, quotas, mounts and permissions. Bytes that exceed a limit or quota, or belong to another image, are
     /// rejected.
     ///
-    /// The random number generators are reseeded, unless the policy seeds them. Generators that the policy seeds
-    /// continue as if the session had never been hibernated. The monotonic clock continues from its saved time.
+    /// The random number generators are reseeded, unless the policy or a script seeds them. Seeded generators continue
+    /// as if the session had never been hibernated. The monotonic clock continues from its saved time.
     ///
     /// # Errors
     /// Fails if the bytes are damaged, forged or incompatible with this sandbox, or if the session cannot be created.

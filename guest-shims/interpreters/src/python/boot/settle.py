@@ -97,6 +97,7 @@ def settle():
     buffer[:] = bytes(BUFFER_BYTES)
     random._inst.gauss_next = None
     answer = numpy_generator()
+    forget_generators()
     gc.freeze()  # collections then skip the image's objects, and do not copy their pages
     return answer
 
@@ -161,12 +162,13 @@ atexit.unregister(logging.shutdown)
 threading._threading_atexits.clear()  # would join the threads of concurrent.futures, which do not exist
 for _name in """
     run run_with validate get_variable set_variable restore_globals next_global complain rearm flush flush_streams close grow
-    withdraw_packages setup settle
+    withdraw_packages renew setup settle
 """.split():
     print(_name, id(globals()[_name]))
 print("interrupted", id(interrupted))
 print("interrupt_main", id(_thread.interrupt_main))
 print("reason", id(reason))
+print("generator_flags", id(generator_flags))
 print("no_arguments", id(()))
 print("buffer", id(buffer))
 print("none", id(None))

@@ -1,0 +1,135 @@
+"""Generators of random numbers, and whether a script seeded them.
+
+In a fork or a restored session, a generator that a script seeded continues its sequence, and other generators get new
+states. The host writes the states of the generators behind the functions of `random` and `numpy.random`, unless their
+flags are set. It calls `renew` if scripts created generators without a seed (see `reseed` in object.rs).
+"""
+
+import _random
+
+RANDOM, NUMPY, OTHERS = range(3)
+generator_flags = bytearray(4)  # whether a script seeded `random` and `numpy.random`, and whether to call `renew`
+unseeded = {}  # from `id` to a weak reference: instances of `random.Random` without a seed
+numpy_global = None  # the generator of `numpy.random`'s functions
+numpy_in_image = False  # whether the host writes the states of `numpy_global`
+seed_generator, set_generator = random.Random.seed, random.Random.setstate
+
+
+@functools.wraps(seed_generator)
+def seed(self, a=None, version=2):
+    seed_generator(self, a, version)
+    note_seed(self, a is not None)
+
+
+@functools.wraps(set_generator)
+def setstate(self, state):
+    set_generator(self, state)
+    note_seed(self, True)
+
+
+def note_seed(generator, is_seeded):
+    key = id(generator)
+    if generator is random._inst:
+        generator_flags[RANDOM] = is_seeded
+    elif is_seeded:
+        unseeded.pop(key, None)
+    else:
+        unseeded[key] = weakref.ref(generator, lambda reference: unseeded.pop(key, None))
+        generator_flags[OTHERS] = True
+
+
+class Entropy(int):
+    """The entropy of a numpy seed sequence that was created without a seed. Its copies are plain integers."""
+
+    __slots__ = ()
+
+    def __reduce__(self):
+        return int, (int(self),)
+
+
+def watch_numpy(numpy_random):
+    """Replaces the generator of `numpy.random`'s functions by one that notes when it is seeded, and marks the entropy
+    of other generators. Called after the import."""
+    global numpy_global
+    source = sys.modules["numpy.random.bit_generator"]
+    original = numpy_random.MT19937
+    get_state, set_state = original.state.__get__, original.state.__set__
+    numpy_randbits = source.randbits
+
+    class MT19937(original):
+        __module__ = original.__module__
+        __qualname__ = original.__qualname__
+
+        def _legacy_seeding(self, seed):
+            super()._legacy_seeding(seed)
+            if self is numpy_global:
+                generator_flags[NUMPY] = seed is not None
+
+        def assign(self, state):
+            set_state(self, state)
+            if self is numpy_global:
+                generator_flags[NUMPY] = True
+
+        state = property(get_state, assign, doc=original.state.__doc__)
+        del assign
+
+        def __reduce__(self):
+            function, (kind, *rest), *state = super().__reduce__()
+            return function, (original, *rest), *state
+
+    def randbits(k):
+        generator_flags[OTHERS] = True
+        return Entropy(numpy_randbits(k))
+
+    numpy_global = MT19937()
+    numpy_random.set_bit_generator(numpy_global)
+    source.randbits = randbits
+    generator_flags[OTHERS] = True
+
+
+def renew():
+    """Reseeds the generators that scripts created without a seed. Does not run a script's code."""
+    try:
+        for reference in list(unseeded.values()):
+            generator = reference()
+            if generator is not None:
+                _random.Random.seed(generator)
+                object.__setattr__(generator, "gauss_next", None)
+        if numpy_global is not None:
+            renew_numpy()
+            if not (numpy_in_image or generator_flags[NUMPY]):
+                sys.modules["numpy.random"].seed()
+    except BaseException:
+        pass  # out of memory
+    return None
+
+
+def renew_numpy():
+    numpy_random, source = sys.modules["numpy.random"], sys.modules["numpy.random.bit_generator"]
+    sequence_of = source.BitGenerator.seed_seq.__get__
+    for kind, constant in (numpy_random.PCG64, "inc"), (numpy_random.PCG64DXSM, "inc"), (numpy_random.Philox, "key"):
+        for generator in gc.get_objects():
+            if not issubclass(type(generator), kind):
+                continue
+            sequence = sequence_of(generator)
+            if type(sequence) is not source.SeedSequence or type(sequence.entropy) is not Entropy:
+                continue
+            # A script that assigned another generator's state also changed the constant part of the state.
+            state, first = kind.state.__get__(generator), kind(sequence).state
+            if str(state["state"][constant]) == str(first["state"][constant]):
+                fresh = kind()
+                state = {**fresh.state, "bit_generator": type(generator).__name__}
+                kind.__setstate__(generator, (state, fresh.seed_seq))
+
+
+def forget_generators():
+    """Clears the flags. The generators that an image contains count as seeded, except for the global ones."""
+    global numpy_in_image
+    numpy_in_image = numpy_global is not None
+    unseeded.clear()
+    generator_flags[:] = bytes(len(generator_flags))
+
+
+random.Random.seed, random.Random.setstate = seed, setstate
+random.seed, random.setstate = random._inst.seed, random._inst.setstate
+late["numpy.random"] = watch_numpy
