@@ -77,6 +77,7 @@ def watch_numpy(numpy_random):
             function, (kind, *rest), *state = super().__reduce__()
             return function, (original, *rest), *state
 
+    @functools.wraps(numpy_randbits)
     def randbits(k):
         generator_flags[OTHERS] = True
         return Entropy(numpy_randbits(k))
