@@ -4,28 +4,23 @@
   const $ = $glovebox;
   const { coded } = $;
   const {
-    bytesOf, decodeLatin1, decodeUtf16, decodeUtf8, encode, encodeInto, fromBase64, fromHex, latin1Bytes, toBase64, toHex, utf8Length, wholeUtf16, wholeUtf8,
+    bytesOf, decodeUtf16, decodeUtf8, encode, encodeInto, fromBase64, fromHex, latin1Bytes, textOf, toBase64, toHex, unitsOf, utf8Length, wholeUtf16, wholeUtf8,
   } = $.encoding;
 
   const LONGEST = 2 ** 31 - 1;
   const { subarray } = Uint8Array.prototype;
 
   const utf16Bytes = (text) => {
-    const bytes = new Uint8Array(text.length * 2);
-    for (let i = 0; i < text.length; i++) {
-      const unit = text.charCodeAt(i);
-      bytes[i * 2] = unit;
-      bytes[i * 2 + 1] = unit >> 8;
-    }
-    return bytes;
+    const units = unitsOf(text);
+    return new Uint8Array((units instanceof Uint8Array ? new Uint16Array(units) : units).buffer);
   };
 
   const codecs = {
     __proto__: null,
     utf8: { encode, decode: (bytes) => decodeUtf8(bytes, false) },
     utf16le: { encode: utf16Bytes, decode: decodeUtf16 },
-    latin1: { encode: latin1Bytes, decode: decodeLatin1 },
-    ascii: { encode: latin1Bytes, decode: (bytes) => decodeLatin1(bytes.map((byte) => byte & 127)) },
+    latin1: { encode: latin1Bytes, decode: textOf },
+    ascii: { encode: latin1Bytes, decode: (bytes) => textOf(bytes.map((byte) => byte & 127)) },
     base64: { encode: fromBase64, decode: (bytes) => toBase64(bytes, false) },
     base64url: { encode: fromBase64, decode: (bytes) => toBase64(bytes, true) },
     hex: { encode: fromHex, decode: toHex },
@@ -223,13 +218,28 @@
     if (!(size >= 0 && size <= LONGEST)) throw outOfRange('size', `>= 0 && <= ${LONGEST}`, size);
   };
 
+  // Maximum number of positions with the needle's first byte that `find` compares. It then searches in text.
+  const MOST_COMPARED = 16;
+  const [indexOfByte, lastIndexOfByte] = [Uint8Array.prototype.indexOf, Uint8Array.prototype.lastIndexOf].map((method) => $.uncurry(method));
   const find = (buffer, value, start, encoding, step) => {
     if (typeof start === 'string') [start, encoding] = [undefined, start];
     const needle = typeof value === 'number' ? [value & 255] : typeof value === 'string' ? codec(encoding).encode(value) : value;
+    const bytes = plain(buffer);
+    const isFast = needle.length > 0 && (typeof value !== 'object' || value instanceof Uint8Array);
     let at = Math.trunc(+start) || 0;
     if (at < 0) at += buffer.length;
     at = Math.min(Math.max(at, step < 0 && at < 0 ? -1 : 0), step < 0 ? buffer.length - needle.length : buffer.length);
-    for (; at >= 0 && at + needle.length <= buffer.length; at += step) {
+    for (let compared = 0; at >= 0 && at + needle.length <= buffer.length; at += step) {
+      if (isFast) {
+        if (compared++ === MOST_COMPARED) {
+          const wanted = textOf(Uint8Array.from(needle));
+          if (step < 0) return textOf(subarray.call(bytes, 0, at + needle.length)).lastIndexOf(wanted);
+          const found = textOf(subarray.call(bytes, at)).indexOf(wanted);
+          return found < 0 ? -1 : at + found;
+        }
+        at = step < 0 ? lastIndexOfByte(bytes, needle[0], at) : indexOfByte(bytes, needle[0], at);
+        if (at < 0 || at + needle.length > buffer.length) return -1;
+      }
       let same = 0;
       while (same < needle.length && buffer[at + same] === needle[same]) same++;
       if (same === needle.length) return at;
