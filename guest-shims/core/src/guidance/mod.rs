@@ -321,7 +321,7 @@ const PYTHON_PACKAGES: &str = "\
 
 /// The modules for `import` and `require`, including the interpreter's own modules.
 const JAVASCRIPT_MODULES: &str = "\
-    assert assert/strict buffer console crypto events fs fs/promises module os path path/posix perf_hooks process \
+    assert assert/strict buffer console crypto events fs fs/promises module os path path/posix path/win32 perf_hooks process \
     querystring std string_decoder sys timers timers/promises tty url util util/types";
 
 /// The vendored packages for `require` and `requireVendor`.

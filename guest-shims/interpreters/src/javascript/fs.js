@@ -313,7 +313,8 @@
       if (options?.throwIfNoEntry === false && file === '') return undefined;
       const name = pathOf(file, 'path', 'stat');
       if (options?.throwIfNoEntry === false && rawStat(name) === undefined) return undefined;
-      return new Stats(statOf(name));
+      const raw = statOf(name);
+      return options?.bigint ? $.bigStats(raw) : new Stats(raw);
     },
     unlinkSync(file) {
       const name = pathOf(file, 'path', 'unlink');

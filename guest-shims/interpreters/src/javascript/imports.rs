@@ -21,7 +21,7 @@ use super::{
 use crate::{DriverError, Script};
 
 /// The modules defined in `lazy.js`, `fs.js`, `path.js` and `modules.js`.
-const MODULES: [&str; 23] = [
+const MODULES: [&str; 24] = [
     "assert",
     "assert/strict",
     "buffer",
@@ -34,6 +34,7 @@ const MODULES: [&str; 23] = [
     "os",
     "path",
     "path/posix",
+    "path/win32",
     "perf_hooks",
     "process",
     "querystring",

@@ -1,5 +1,5 @@
 'use strict';
-// `require('path')`: POSIX paths only, as in the sandbox.
+// `require('path')`: POSIX paths, as in the sandbox.
 {
   const $ = $glovebox;
   const { coded } = $;
@@ -105,6 +105,7 @@
   };
 
   path.posix = path;
+  $.lazily(path, 'win32', () => (path.win32 = $.node['path/win32']), true);
   $.node.path = path;
   $.node['path/posix'] = path;
 }

@@ -46,6 +46,54 @@
     }
   };
 
+  class BigIntStats {
+    constructor(stats) {
+      for (const name of Object.keys(stats)) {
+        this[name] = typeof stats[name] === 'number' ? BigInt(Math.trunc(stats[name])) : stats[name];
+        if (name !== 'birthtimeMs') continue;
+        for (const time of ['atime', 'mtime', 'ctime', 'birthtime']) this[`${time}Ns`] = this[`${time}Ms`] * 1000000n;
+      }
+    }
+  }
+  for (const name of Object.getOwnPropertyNames(Stats.prototype)) {
+    if (name === 'constructor') continue;
+    const is = Stats.prototype[name];
+    const value = { [name]() {
+      return is.call({ mode: Number(this.mode) });
+    } }[name];
+    Object.defineProperty(BigIntStats.prototype, name, { value, writable: true, configurable: true });
+  }
+  $.bigStats = (raw) => new BigIntStats(new Stats(raw));
+  const statsOf = (raw, options) => (options?.bigint ? $.bigStats(raw) : new Stats(raw));
+
+  // Linux's number for a file system in memory.
+  const TMPFS = 0x01021994;
+  const BLOCK = 4096;
+  class StatFs {
+    constructor([size, used, files, there], convert) {
+      const free = Math.floor(Math.max(size - used, 0) / BLOCK);
+      const found = { type: TMPFS, bsize: BLOCK, blocks: Math.floor(size / BLOCK), bfree: free, bavail: free, files, ffree: Math.max(files - there, 0) };
+      for (const name of Object.keys(found)) this[name] = convert(found[name]);
+    }
+  }
+  // Returns the quota of the files in bytes, the used bytes, the maximum number of files, and the number of files.
+  const space = () => {
+    const fd = check(os.open('/dev/glovebox/space', os.O_RDONLY), 'statfs');
+    try {
+      const bytes = new Uint8Array(200);
+      return String.fromCharCode(...bytes.subarray(0, check(os.read(fd, bytes.buffer, 0, bytes.length), 'statfs'))).split(' ').map(Number);
+    } finally {
+      os.close(fd);
+    }
+  };
+
+  // Like `realpath` of the C library, which takes no empty path.
+  const nativeRealpath = (file) => {
+    const name = pathOf(file, 'path', 'realpath');
+    statOf(name, 'realpath');
+    return path.resolve(name);
+  };
+
   Object.assign(sync, {
     chmodSync(file) {
       statOf(pathOf(file, 'path', 'chmod'), 'chmod');
@@ -59,12 +107,12 @@
       if (target === '' && !isDirectory(name)) throw failure(NUMBERS.ENOENT, 'copyfile', name, target);
       copyTree(name, target, options);
     },
-    fstatSync(fd) {
+    fstatSync(fd, options) {
       const place = os.seek(fd, 0, std.SEEK_CUR);
       check(place, 'fstat');
       const size = os.seek(fd, 0, std.SEEK_END);
       os.seek(fd, place, std.SEEK_SET);
-      return new Stats({ dev: 0, ino: 0, mode: os.S_IFREG | 0o644, nlink: 1, uid: 0, gid: 0, rdev: 0, size, atime: 0, mtime: 0, ctime: 0 });
+      return statsOf({ dev: 0, ino: 0, mode: os.S_IFREG | 0o644, nlink: 1, uid: 0, gid: 0, rdev: 0, size, atime: 0, mtime: 0, ctime: 0 }, options);
     },
     fsyncSync() {},
     fdatasyncSync() {},
@@ -85,7 +133,7 @@
       if (options?.throwIfNoEntry === false && file === '') return undefined;
       const name = pathOf(file, 'path', 'lstat');
       if (!isLink(name)) return sync.statSync(name, options);
-      return new Stats({ dev: 0, ino: 0, mode: os.S_IFLNK | 0o777, nlink: 1, uid: 0, gid: 0, rdev: 0, size: 0, atime: 0, mtime: 0, ctime: 0 });
+      return statsOf({ dev: 0, ino: 0, mode: os.S_IFLNK | 0o777, nlink: 1, uid: 0, gid: 0, rdev: 0, size: 0, atime: 0, mtime: 0, ctime: 0 }, options);
     },
     mkdtempSync(prefix) {
       for (;;) {
@@ -122,8 +170,12 @@
       throw failure(NUMBERS.EINVAL, 'readlink', name);
     },
     realpathSync(file) {
-      const name = path.resolve(pathOf(file, 'path', 'realpath'));
-      statOf(name, 'realpath');
+      const name = path.resolve(textOf(file, 'path'));
+      // Node's own implementation looks at each directory, so errors name the first one that is missing.
+      if (rawStat(name) === undefined) {
+        const parts = name.split('/');
+        for (let i = 2; i <= parts.length; i++) statOf(parts.slice(0, i).join('/'), 'lstat');
+      }
       return name;
     },
     rmdirSync(directory, options) {
@@ -131,6 +183,10 @@
       if (isLink(name) || (rawStat(name) && !isDirectory(name))) throw failure(NUMBERS.ENOTDIR, 'rmdir', name);
       if (options?.recursive && isDirectory(name)) removeTree(name);
       else check(os.remove(name), 'rmdir', name);
+    },
+    statfsSync(file, options) {
+      statOf(pathOf(file, 'path', 'statfs'), 'statfs');
+      return new StatFs(space(), options?.bigint ? BigInt : Number);
     },
     symlinkSync: (from, to) => {
       throw failure(NUMBERS.ENOSYS, 'symlink', ...pathsOf(from, to, 'symlink', 'target', 'path'));
@@ -180,5 +236,6 @@
     setImmediate(() => callback(result));
   };
   fs.exists[Symbol.for('nodejs.util.promisify.custom')] = async (file) => sync.existsSync(file);
-  for (const name of ['realpath', 'realpathSync']) fs[name].native = fs[name];
+  fs.realpathSync.native = nativeRealpath;
+  fs.realpath.native = later(nativeRealpath, 'realpath');
 }

@@ -13,6 +13,8 @@
   }
   for (const name of ['exists', 'close', 'read', 'write', 'fsync', 'fstat', 'ftruncate', 'fdatasync']) delete promises[name];
 
+  promises.realpath = { realpath: async (file) => fs.realpathSync.native(file) }.realpath;
+
   class FileHandle {
     constructor(fd) {
       this.fd = fd;
@@ -38,8 +40,8 @@
     async appendFile(data, options) {
       store(this.fd, data, options, 'a');
     }
-    async stat() {
-      return sync.fstatSync(this.fd);
+    async stat(options) {
+      return sync.fstatSync(this.fd, options);
     }
     async truncate(length) {
       sync.ftruncateSync(this.fd, length);
