@@ -300,7 +300,9 @@
     variables = new View(variableBuffer);
     outers = new View(outerBuffer);
     argumentCount = count;
-    kind = errorKind;
+    // `for await` calls the iterator method without checking that there is one.
+    const isAwaited = errorKind === 0 && bytes[target] === FOR_AWAIT_OF;
+    kind = isAwaited ? NOT_ITERABLE : errorKind;
     value = wrongValue;
     // Uses objects instead of arrays, because scripts can change `Array.prototype`.
     const begin = (known) => {
@@ -318,7 +320,8 @@
         begin(backward);
         backward = undefined;
       }
-      return follow(target);
+      const message = follow(target);
+      return message === undefined && isAwaited ? 'value is not async iterable' : message;
     } finally {
       bytes = code = variables = outers = values = jumps = value = backward = undefined;
     }
