@@ -12,7 +12,9 @@ generator_flags = bytearray(4)  # whether a script seeded `random` and `numpy.ra
 unseeded = {}  # from `id` to a weak reference: instances of `random.Random` without a seed
 numpy_global = None  # the generator of `numpy.random`'s functions
 numpy_in_image = False  # whether the host writes the states of `numpy_global`
+numpy_parts = None  # what `renew` needs of numpy, so that a script cannot replace it
 seed_generator, set_generator = random.Random.seed, random.Random.setstate
+gc_disable, gc_enable, gc_is_enabled, gc_objects = gc.disable, gc.enable, gc.isenabled, gc.get_objects
 
 
 @functools.wraps(seed_generator)
@@ -50,7 +52,7 @@ class Entropy(int):
 def watch_numpy(numpy_random):
     """Replaces the generator of `numpy.random`'s functions by one that notes when it is seeded, and marks the entropy
     of other generators. Called after the import."""
-    global numpy_global
+    global numpy_global, numpy_parts
     source = sys.modules["numpy.random.bit_generator"]
     original = numpy_random.MT19937
     get_state, set_state = original.state.__get__, original.state.__set__
@@ -82,6 +84,9 @@ def watch_numpy(numpy_random):
         generator_flags[OTHERS] = True
         return Entropy(numpy_randbits(k))
 
+    # The generators with a part of the state that drawing does not change.
+    constants = (numpy_random.PCG64, "inc"), (numpy_random.PCG64DXSM, "inc"), (numpy_random.Philox, "key")
+    numpy_parts = original, source.SeedSequence, source.BitGenerator.seed_seq.__get__, constants
     numpy_global = MT19937()
     numpy_random.set_bit_generator(numpy_global)
     source.randbits = randbits
@@ -89,7 +94,9 @@ def watch_numpy(numpy_random):
 
 
 def renew():
-    """Reseeds the generators that scripts created without a seed. Does not run a script's code."""
+    """Reseeds the generators that scripts created without a seed. Collects no garbage, so that no finalizers run."""
+    is_collecting = gc_is_enabled()
+    gc_disable()
     try:
         for reference in list(unseeded.values()):
             generator = reference()
@@ -97,30 +104,32 @@ def renew():
                 _random.Random.seed(generator)
                 object.__setattr__(generator, "gauss_next", None)
         if numpy_global is not None:
-            renew_numpy()
-            if not (numpy_in_image or generator_flags[NUMPY]):
-                sys.modules["numpy.random"].seed()
+            renew_numpy(*numpy_parts)
     except BaseException:
         pass  # out of memory
+    if is_collecting:
+        gc_enable()
     return None
 
 
-def renew_numpy():
-    numpy_random, source = sys.modules["numpy.random"], sys.modules["numpy.random.bit_generator"]
-    sequence_of = source.BitGenerator.seed_seq.__get__
-    for kind, constant in (numpy_random.PCG64, "inc"), (numpy_random.PCG64DXSM, "inc"), (numpy_random.Philox, "key"):
-        for generator in gc.get_objects():
-            if not issubclass(type(generator), kind):
-                continue
-            sequence = sequence_of(generator)
-            if type(sequence) is not source.SeedSequence or type(sequence.entropy) is not Entropy:
-                continue
-            # A script that assigned another generator's state also changed the constant part of the state.
-            state, first = kind.state.__get__(generator), kind(sequence).state
-            if str(state["state"][constant]) == str(first["state"][constant]):
-                fresh = kind()
-                state = {**fresh.state, "bit_generator": type(generator).__name__}
-                kind.__setstate__(generator, (state, fresh.seed_seq))
+def renew_numpy(twister, seed_sequence, sequence_of, constants):
+    if not (numpy_in_image or generator_flags[NUMPY]):
+        twister._legacy_seeding(numpy_global, None)
+    for generator in gc_objects():
+        for kind, constant in constants:
+            if issubclass(type(generator), kind):
+                break
+        else:
+            continue
+        sequence = sequence_of(generator)
+        if type(sequence) is not seed_sequence or type(sequence.entropy) is not Entropy:
+            continue
+        # A script that assigned another generator's state also changed the constant part of the state.
+        state, first = kind.state.__get__(generator), kind(sequence).state
+        if str(state["state"][constant]) == str(first["state"][constant]):
+            fresh = kind()
+            state = {**fresh.state, "bit_generator": type(generator).__name__}
+            kind.__setstate__(generator, (state, fresh.seed_seq))
 
 
 def forget_generators():
