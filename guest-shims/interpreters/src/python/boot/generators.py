@@ -87,8 +87,12 @@ def watch_numpy(numpy_random):
     # The generators with a part of the state that drawing does not change.
     constants = (numpy_random.PCG64, "inc"), (numpy_random.PCG64DXSM, "inc"), (numpy_random.Philox, "key")
     numpy_parts = original, source.SeedSequence, source.BitGenerator.seed_seq.__get__, constants
-    numpy_global = MT19937()
-    numpy_random.set_bit_generator(numpy_global)
+    # Continues the sequence of numpy's own generator.
+    own = numpy_random.get_bit_generator()
+    generator = MT19937(0)
+    generator.__setstate__((own.state, own.seed_seq))
+    numpy_random.set_bit_generator(generator)
+    numpy_global = generator
     source.randbits = randbits
     generator_flags[OTHERS] = True
 
