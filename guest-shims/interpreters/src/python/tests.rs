@@ -345,8 +345,8 @@ fn seeded_generators_keep_their_states() {
     anchors.0.insert("numpy_random".to_owned(), NUMPY);
     for flags in 0..8_u32 {
         let mut guest = FakeGuest::new();
-        let [random, numpy, others] = [flags & 1, flags >> 1 & 1, flags >> 2];
-        guest.put(SEEDED, random | numpy << 8 | others << 16);
+        let [random, numpy, others] = [flags & 1, (flags >> 1) & 1, flags >> 2];
+        guest.put(SEEDED, random | (numpy << 8) | (others << 16));
         Python::reactor().reseed(&mut guest, &anchors).unwrap();
         let first = |is_seeded| if is_seeded == 1 { 0 } else { 0x8000_0000 };
         assert_eq!((guest.get(GENERATOR), guest.get(NUMPY)), (first(random), first(numpy)), "{flags}");
