@@ -8,7 +8,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `assigned` | attributes that a script adds to its objects |
+//! | `assigned`, `targets` | attributes that a script adds to its objects |
 //! | `checker` | the pinned program, its configuration and its rules |
 //! | `declarations` | the globals of scripts |
 //! | `variables` | the global variables of a session |
@@ -27,6 +27,7 @@ mod idioms;
 mod package_types;
 mod packages;
 mod snippets;
+mod targets;
 mod variables;
 mod warm;
 
@@ -48,6 +49,7 @@ use glovebox_server::{CheckTypes, ConfinedAccess, TypedScript, confine_program};
 
 pub(crate) use self::snippets::{ModuleStub, SnippetError, TypedSnippet};
 use self::{
+    assigned::AssignedAttributes,
     idioms::Idioms,
     package_types::{AddedPackages, PackageTypes},
     packages::PackageUses,
@@ -161,10 +163,9 @@ impl TypeChecker {
     ) -> anyhow::Result<Vec<Diagnostic>> {
         let mut found = self.find_reported_errors(script, cancel)?;
         let (uses, idioms) = (PackageUses::of(script.source), Idioms::of(script.source));
+        let assigned = AssignedAttributes::of(script.source);
         found.retain(|error| {
-            !uses.can_explain(&error.message)
-                && !idioms.can_explain(error)
-                && !assigned::is_assigned(script.source, &error.message)
+            !uses.can_explain(&error.message) && !idioms.can_explain(error) && !assigned.can_explain(&error.message)
         });
         Ok(found)
     }
