@@ -5,8 +5,12 @@ use serde_json::Value;
 
 use super::{SCRIPT, checker::rules};
 
-/// Maximum number of diagnostics of one script. Later errors are usually consequences of the first error.
+/// Maximum number of diagnostics of one script, not counting those that valid code causes. Later errors are usually
+/// consequences of the first error.
 pub(super) const MAX_DIAGNOSTICS: usize = 100;
+
+/// The start of a quoted method of a tool's class.
+const TOOL_METHOD: &str = "bound method `_";
 
 /// The code of a diagnostic that reports a fault of the checker.
 const FAULT: &str = "panic";
@@ -14,11 +18,11 @@ const FAULT: &str = "panic";
 /// Maximum length of a message in characters.
 const MAX_MESSAGE_CHARS: usize = 500;
 
-/// Parses the output: a line `PATH:LINE:COLUMN: error[RULE] MESSAGE` for each diagnostic, and other lines. Returns at
-/// most 100 diagnostics. Leaves out syntax errors, which the interpreter's parser reports, and which the checker also
-/// reports for a top-level `await`. `tools` are the names of the tools.
+/// Parses the output: a line `PATH:LINE:COLUMN: error[RULE] MESSAGE` for each diagnostic, and other lines. Leaves out
+/// syntax errors, which the interpreter's parser reports, and which the checker also reports for a top-level `await`.
+/// `tools` are the names of the tools. The caller must limit the length of the output.
 pub(super) fn parse(output: &str, tools: &[String]) -> Vec<Diagnostic> {
-    output.lines().filter_map(|line| diagnostic(line, tools)).take(MAX_DIAGNOSTICS).collect()
+    output.lines().filter_map(|line| diagnostic(line, tools)).collect()
 }
 
 /// Reads the diagnostics in the answer of a checker that stays running, like [`parse`]. Returns `None` if the answer is
@@ -36,9 +40,6 @@ pub(super) fn from_server(answer: &Value, tools: &[String]) -> Option<Vec<Diagno
         // All lines after the first contain advice.
         let message = item.get("message")?.as_str()?.lines().next()?;
         found.extend(finding(position("line")?, position("character")?, rule, message, tools));
-        if found.len() == MAX_DIAGNOSTICS {
-            break;
-        }
     }
     Some(found)
 }
@@ -84,14 +85,32 @@ fn finding(line: u32, column: u32, rule: &str, message: &str, tools: &[String]) 
 
 /// Returns a message in which the names of the declared classes are replaced with the names that scripts use.
 fn rename_classes(message: &str, tools: &[String]) -> String {
-    let mut message = message.replace("Object of type `_Tools`", "`tools`");
-    if message.contains("bound method `_") {
-        for tool in tools {
-            message = message.replace(&format!("bound method `_{tool}.__call__`"), &format!("`tools.{tool}`"));
-            message = message.replace(&format!("bound method `_{tool}.aio`"), &format!("`tools.{tool}.aio`"));
-        }
+    let message = message.replace("Object of type `_Tools`", "`tools`");
+    let mut parts = message.split(TOOL_METHOD);
+    let mut renamed = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let call = part.split_once('`').and_then(|(method, rest)| Some((tool_call(method, tools)?, rest)));
+        let rest = if let Some((call, rest)) = call {
+            renamed.push_str(&call);
+            rest
+        } else {
+            renamed.push_str(TOOL_METHOD);
+            part
+        };
+        renamed.push_str(rest);
     }
-    message
+    renamed
+}
+
+/// Returns the call that runs a method of a tool's class, without the class's leading underscore.
+fn tool_call(method: &str, tools: &[String]) -> Option<String> {
+    let (tool, name) = method.rsplit_once('.')?;
+    let name = match name {
+        "__call__" => "",
+        "aio" => ".aio",
+        _ => return None,
+    };
+    tools.iter().any(|known| known == tool).then(|| format!("`tools.{tool}{name}`"))
 }
 
 /// Returns `true` if the reported code can be valid. A value can have several types, such as `str | None`, of which
@@ -179,6 +198,19 @@ mod tests {
     }
 
     #[test]
+    fn only_methods_of_tools_are_renamed() {
+        let tools = ["add".to_owned()];
+        for (message, renamed) in [
+            ("bound method `_add.__call__` and bound method `_add.aio`.", "`tools.add` and `tools.add.aio`."),
+            ("bound method `_ad.__call__` and bound method `_add.other`", ""),
+            ("bound method `add.__call__` of bound method `_add.__call__", ""),
+        ] {
+            let expected = if renamed.is_empty() { message } else { renamed };
+            assert_eq!(rename_classes(message, &tools), expected);
+        }
+    }
+
+    #[test]
     fn other_lines_are_left_out() {
         let lines = [
             "",
@@ -209,10 +241,10 @@ mod tests {
     }
 
     #[test]
-    fn number_and_length_of_messages_are_limited() {
+    fn length_of_messages_is_limited() {
         let line = format!("/x/__main__.py:1:1: error[missing-argument] {}", "é".repeat(10_000));
-        let found = parse(&vec![line; 200].join("\n"), &[]);
-        assert_eq!(found.len(), MAX_DIAGNOSTICS);
+        let found = parse(&line, &[]);
+        assert_eq!(found.len(), 1);
         assert_eq!(found[0].message, format!("{}… [missing-argument]", "é".repeat(MAX_MESSAGE_CHARS)));
     }
 
@@ -239,7 +271,6 @@ mod tests {
         };
         assert_eq!(found, Some(vec![expected]));
         assert_eq!(parsed(&[]), Some(Vec::new()));
-        assert_eq!(parsed(&vec![item(0, 0, code, "x"); 200]).map(|found| found.len()), Some(MAX_DIAGNOSTICS));
         // A fault of the checker, or a malformed answer.
         let line = u64::from(u32::MAX);
         for faulty in [item(0, 0, "panic", "x"), item(line, 0, code, "x"), item(0, 0, code, ""), json!({}), json!(1)] {

@@ -1,5 +1,7 @@
 //! Errors that valid scripts cause, because the checker's declarations are stricter than Python.
 
+use std::collections::HashSet;
+
 use glovebox::Diagnostic;
 
 /// Functions that accept a key function. The checker rejects a dictionary's `get` as a key function, because it can
@@ -13,6 +15,9 @@ const NONE_SUBSCRIPTS: [&str; 2] =
 /// The number of lines that a call with a key function can occupy.
 const MAX_CALL_LINES: usize = 5;
 
+/// Maximum number of characters of a line that are searched. Bounds the time for a line with many errors.
+const MAX_LINE_CHARS: usize = 10_000;
+
 /// Operators that end with `=` and assign nothing.
 const COMPARISONS: [&str; 4] = ["==", "!=", "<=", ">="];
 
@@ -24,11 +29,15 @@ const ITEMS_OF_ITEMS: [&str; 2] = ["\"][", "']["];
 const ALWAYS_NONE: [&str; 7] = [".append(", ".clear(", ".extend(", ".reverse(", ".sort(", ".update(", "None["];
 
 /// The valid uses of Python in a script that the checker reports.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Idioms<'a> {
-    source: &'a str,
+    lines: Vec<&'a str>,
     /// `true` if the script imports all names of a module, which the checker possibly does not see.
     imports_all_names: bool,
+    /// The names of the script's classes.
+    classes: HashSet<&'a str>,
+    /// The names that the bodies of the script's subclasses define.
+    subclass_members: HashSet<&'a str>,
 }
 
 impl<'a> Idioms<'a> {
@@ -36,7 +45,12 @@ impl<'a> Idioms<'a> {
         let is_import_of_all = |line: &str| {
             line.starts_with("from ") && line.split('#').next().unwrap_or_default().trim_end().ends_with("import *")
         };
-        Self { source, imports_all_names: source.lines().any(|line| is_import_of_all(line.trim_start())) }
+        Self {
+            lines: source.lines().map(start_of_line).collect(),
+            imports_all_names: source.lines().any(|line| is_import_of_all(line.trim_start())),
+            classes: source.split("class ").skip(1).map(|rest| split_name(rest).0).collect(),
+            subclass_members: subclass_members(source),
+        }
     }
 
     /// Returns `true` if the reported code can be valid.
@@ -73,7 +87,7 @@ impl<'a> Idioms<'a> {
     /// Returns the lines of the script from the position of an error.
     fn lines(&self, error: &Diagnostic) -> impl Iterator<Item = &'a str> {
         let before = usize::try_from(error.line.saturating_sub(1)).unwrap_or(usize::MAX);
-        self.source.lines().skip(before)
+        self.lines.get(before..).unwrap_or_default().iter().copied()
     }
 
     /// Returns `true` if an object can have the attribute, because a subclass in the script defines it. Also returns
@@ -81,9 +95,9 @@ impl<'a> Idioms<'a> {
     fn can_have(&self, missing: MissingAttribute<'_>) -> bool {
         let MissingAttribute { owner, name } = missing;
         if owner.starts_with("Self@") {
-            return subclass_defines(self.source, name);
+            return self.subclass_members.contains(name);
         }
-        name.starts_with('_') && !name.starts_with("__") && !self.source.contains(&format!("class {owner}"))
+        name.starts_with('_') && !name.starts_with("__") && !self.classes.contains(owner)
     }
 }
 
@@ -124,8 +138,9 @@ fn is_item_or_attribute(line: &str, operator: &str) -> bool {
     target.contains(['[', '.'])
 }
 
-/// Returns `true` if the body of a class with a base class defines the name.
-fn subclass_defines(source: &str, name: &str) -> bool {
+/// Returns the names that the bodies of classes with a base class define.
+fn subclass_members(source: &str) -> HashSet<&str> {
+    let mut members = HashSet::new();
     // The indentation of the class statement, and of the first line of its body.
     let (mut class, mut body) = (None, None);
     for line in source.lines() {
@@ -137,24 +152,38 @@ fn subclass_defines(source: &str, name: &str) -> bool {
         if text.starts_with("class ") && text.contains('(') {
             (class, body) = (Some(indent), None);
         } else if class.is_some_and(|class| indent > class) {
-            if indent == *body.get_or_insert(indent) && defines(text, name) {
-                return true;
+            if indent == *body.get_or_insert(indent) {
+                members.extend(defined_name(text));
             }
         } else {
             class = None;
         }
     }
-    false
+    members
 }
 
-/// Returns `true` if a statement defines a function or a variable with this name.
-fn defines(statement: &str, name: &str) -> bool {
+/// Returns the name of the function or the variable that a statement defines.
+fn defined_name(statement: &str) -> Option<&str> {
     let statement = statement.strip_prefix("async ").unwrap_or(statement);
     if let Some(function) = statement.strip_prefix("def ") {
-        return function.strip_prefix(name).is_some_and(|rest| rest.starts_with('('));
+        let (name, rest) = split_name(function);
+        return rest.starts_with('(').then_some(name);
     }
-    let rest = statement.strip_prefix(name).map(str::trim_start);
-    rest.is_some_and(|rest| rest.starts_with(':') || (rest.starts_with('=') && !rest.starts_with("==")))
+    let (name, rest) = split_name(statement);
+    let rest = rest.trim_start();
+    (rest.starts_with(':') || (rest.starts_with('=') && !rest.starts_with("=="))).then_some(name)
+}
+
+/// Splits a text after the identifier at its start, which can be empty.
+fn split_name(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    text.split_at_checked(end).unwrap_or((text, ""))
+}
+
+/// Returns the part of a line that is searched.
+fn start_of_line(line: &str) -> &str {
+    let end = line.char_indices().nth(MAX_LINE_CHARS).map_or(line.len(), |(end, _)| end);
+    line.get(..end).unwrap_or(line)
 }
 
 #[cfg(test)]

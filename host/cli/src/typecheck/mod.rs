@@ -50,6 +50,7 @@ use glovebox_server::{CheckTypes, ConfinedAccess, TypedScript, confine_program};
 pub(crate) use self::snippets::{ModuleStub, SnippetError, TypedSnippet};
 use self::{
     assigned::AssignedAttributes,
+    findings::MAX_DIAGNOSTICS,
     idioms::Idioms,
     package_types::{AddedPackages, PackageTypes},
     packages::PackageUses,
@@ -161,13 +162,7 @@ impl TypeChecker {
         script: &TypedScript<'_>,
         cancel: &CancelToken,
     ) -> anyhow::Result<Vec<Diagnostic>> {
-        let mut found = self.find_reported_errors(script, cancel)?;
-        let (uses, idioms) = (PackageUses::of(script.source), Idioms::of(script.source));
-        let assigned = AssignedAttributes::of(script.source);
-        found.retain(|error| {
-            !uses.can_explain(&error.message) && !idioms.can_explain(error) && !assigned.can_explain(&error.message)
-        });
-        Ok(found)
+        Ok(unexplained(script.source, self.find_reported_errors(script, cancel)?))
     }
 
     fn find_reported_errors(&self, script: &TypedScript<'_>, cancel: &CancelToken) -> anyhow::Result<Vec<Diagnostic>> {
@@ -246,6 +241,16 @@ impl CheckTypes for TypeChecker {
     }
 }
 
+/// Returns the first diagnostics that valid code cannot cause.
+fn unexplained(source: &str, reported: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let (uses, idioms) = (PackageUses::of(source), Idioms::of(source));
+    let assigned = AssignedAttributes::of(source);
+    let mistakes = reported.into_iter().filter(|error| {
+        !uses.can_explain(&error.message) && !idioms.can_explain(error) && !assigned.can_explain(&error.message)
+    });
+    mistakes.take(MAX_DIAGNOSTICS).collect()
+}
+
 fn timed_out() -> HintedError {
     HintedError::new(format!("the type checker took longer than {} s", TIMEOUT.as_secs()), HINT)
 }
@@ -301,4 +306,20 @@ pub(crate) fn execute_confined(
     // A script is too short to benefit from more threads, and each thread costs memory.
     let error = command.env_clear().env("TY_MAX_PARALLELISM", "1").exec();
     Err(error).context("cannot execute the type checker")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn explained_diagnostics_do_not_hide_others() {
+        let diagnostic = |message: &str| Diagnostic { line: 1, column: 1, message: message.to_owned() };
+        let explained = diagnostic("Unresolved attribute `high` on type `Place` [missing-attribute]");
+        let mistake = diagnostic("Name `cat` used when not defined [unresolved-reference]");
+        let mut reported = vec![explained; MAX_DIAGNOSTICS];
+        reported.push(mistake.clone());
+        assert_eq!(unexplained("place.high = cat", reported), [mistake.clone()]);
+        assert_eq!(unexplained("cat", vec![mistake; MAX_DIAGNOSTICS + 1]).len(), MAX_DIAGNOSTICS);
+    }
 }

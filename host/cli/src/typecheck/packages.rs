@@ -2,17 +2,20 @@
 //! modules and values, but does not know the effects of their decorators and metaclasses on classes of the script, and
 //! assumes that an import that can fail always fails.
 
+use std::collections::HashSet;
+
 /// The decorators of classes that the checker knows.
 const KNOWN_DECORATORS: [&str; 4] = ["@dataclass", "@dataclasses.", "@functools.total_ordering", "@total_ordering"];
 
 /// The uses of packages in a script that the checker misunderstands.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PackageUses<'a> {
-    source: &'a str,
     /// `true` if a package can add a constructor to a class.
     adds_constructors: bool,
     /// `true` if the script has a substitute for a module that it cannot import.
     has_substitutes: bool,
+    /// The words of all lines with imports.
+    imported: HashSet<&'a str>,
 }
 
 impl<'a> PackageUses<'a> {
@@ -20,10 +23,12 @@ impl<'a> PackageUses<'a> {
         let is_substitute = |line: &str| {
             line.starts_with("except") && (line.contains("ImportError") || line.contains("ModuleNotFoundError"))
         };
+        let is_import = |line: &&str| line.starts_with("from ") || line.starts_with("import ");
+        let imports = source.lines().map(str::trim_start).filter(is_import);
         Self {
-            source,
             adds_constructors: source.contains("metaclass=") || has_decorated_class(source),
             has_substitutes: source.lines().any(|line| is_substitute(line.trim_start())),
+            imported: imports.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).collect(),
         }
     }
 
@@ -36,13 +41,7 @@ impl<'a> PackageUses<'a> {
     /// Returns `true` for a message about a call to a function that the script also imports.
     fn names_substitute(&self, message: &str) -> bool {
         let Some((_, rest)) = message.split_once("function `") else { return false };
-        let Some((name, _)) = rest.split_once('`') else { return false };
-        let mut imports = self
-            .source
-            .lines()
-            .map(str::trim_start)
-            .filter(|line| line.starts_with("from ") || line.starts_with("import "));
-        imports.any(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name))
+        rest.split_once('`').is_some_and(|(name, _)| self.imported.contains(name))
     }
 }
 

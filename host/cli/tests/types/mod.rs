@@ -122,6 +122,21 @@ fn checks_by_one_process_do_not_affect_each_other() {
 
 #[test]
 #[ignore = "downloads the type checker; `.ci/full` runs it"]
+fn accepted_attributes_do_not_hide_mistakes() {
+    let dir = tempfile::tempdir().unwrap();
+    let assignments: String = (0..150).map(|at| format!("place.a{at} = {at}\n")).collect();
+    let source = format!("class Place: pass\nplace = Place()\n{assignments}print(plaice)");
+    let script = || SeededScript { kind: String::new(), source: source.clone() };
+    // For two scripts, the checker stays running.
+    for scripts in [vec![script()], vec![script(), script()]] {
+        for found in diagnostics(dir.path(), &scripts) {
+            assert_eq!((found.len(), &found[0]["line"]), (1, &json!(153)), "{found:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "downloads the type checker; `.ci/full` runs it"]
 fn type_errors_are_printed_like_syntax_errors() {
     let script = "é = '😀'; tools.weathr('Oslo')\nawait tools.weather.aio()\nimport numpy\nnumpy.missing\n";
     let found = validate(&["--definitions", TOOLS, "-e", script]);
