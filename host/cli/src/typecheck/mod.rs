@@ -16,6 +16,7 @@
 //! | `idioms` | errors that valid scripts cause |
 //! | `packages` | errors that packages explain |
 //! | `package_types` | types of packages that users add |
+//! | `shared_reads` | reading packages once, for all checks |
 //! | `snippets` | snippets that run one after the other in a session |
 //! | `warm` | processes that check many scripts |
 
@@ -26,6 +27,7 @@ mod findings;
 mod idioms;
 mod package_types;
 mod packages;
+mod shared_reads;
 mod snippets;
 mod targets;
 mod variables;
@@ -39,7 +41,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
@@ -54,6 +56,7 @@ use self::{
     idioms::Idioms,
     package_types::{AddedPackages, PackageTypes},
     packages::PackageUses,
+    shared_reads::ReadError,
     warm::{ServerKey, WarmCheckError, WarmPool},
 };
 use crate::{
@@ -166,8 +169,9 @@ impl TypeChecker {
     }
 
     fn find_reported_errors(&self, script: &TypedScript<'_>, cancel: &CancelToken) -> anyhow::Result<Vec<Diagnostic>> {
+        let mut limits = CheckLimits::new(cancel);
         let declarations = declarations::source(script)?;
-        let types = self.packages.types_for(script.runtime);
+        let types = self.packages.types_for(script.runtime, &limits).map_err(unread_packages)?;
         let packages = types.as_deref().map(PackageTypes::path);
         let configuration = checker::configuration(script.version, script.variables.is_none(), packages);
         let tools: Vec<String> = script.tools.unwrap_or_default().iter().map(|tool| tool.name().to_owned()).collect();
@@ -177,22 +181,22 @@ impl TypeChecker {
                 configuration: configuration.clone(),
                 packages: packages.map(Path::to_owned),
             };
-            match pool.check(key, &declarations, script.source, TIMEOUT, cancel) {
+            match pool.check(key, &declarations, script.source, &limits) {
                 Ok(answer) => {
                     if let Some(found) = findings::from_server(&answer, &tools) {
                         return Ok(found);
                     }
                 }
-                Err(WarmCheckError::TimedOut) => return Err(timed_out().into()),
-                Err(WarmCheckError::Cancelled) => anyhow::bail!("interrupted"),
+                Err(WarmCheckError::Limit(limit)) => return Err(limit.error(timed_out)),
                 Err(WarmCheckError::Unavailable) => {}
             }
             // The code below repeats the failed check in a new process. If that process also fails, the error contains
             // the reason.
+            limits = CheckLimits::new(cancel);
         }
         let dir = write(&configuration, &declarations, script.source)
             .context("cannot write the files for the type checker")?;
-        Ok(findings::parse(&self.run(dir.path(), packages, CheckerMode::Concise, cancel)?, &tools))
+        Ok(findings::parse(&self.run(dir.path(), packages, CheckerMode::Concise, &limits)?, &tools))
     }
 
     /// Checks the files in a directory with a new process, which can also read the directory `packages`. Returns the
@@ -202,7 +206,7 @@ impl TypeChecker {
         dir: &Path,
         packages: Option<&Path>,
         mode: CheckerMode,
-        cancel: &CancelToken,
+        limits: &CheckLimits<'_>,
     ) -> anyhow::Result<String> {
         let mut command = Command::new(own_program());
         // The checker reads environment variables, which could change its configuration.
@@ -214,7 +218,8 @@ impl TypeChecker {
             command.arg(PACKAGES_OPTION).arg(packages);
         }
         command.arg(&self.program).arg(absolute(dir)?);
-        let (end, output) = run_bounded(&mut command, checker::NAME, TIMEOUT, MAX_OUTPUT_BYTES, cancel)
+        let timeout = limits.deadline.saturating_duration_since(Instant::now());
+        let (end, output) = run_bounded(&mut command, checker::NAME, timeout, MAX_OUTPUT_BYTES, limits.cancel)
             .context("cannot run the type checker")?;
         match end {
             ProgramEnd::TooLong => {}
@@ -224,8 +229,8 @@ impl TypeChecker {
                 let error = HintedError::new(message, HINT);
                 return Err(if reason.is_empty() { error } else { error.caused_by(reason) }.into());
             }
-            ProgramEnd::TimedOut => return Err(timed_out().into()),
-            ProgramEnd::Cancelled => anyhow::bail!("interrupted"),
+            ProgramEnd::TimedOut => return Err(ExceededLimit::Time.error(timed_out)),
+            ProgramEnd::Cancelled => return Err(ExceededLimit::Cancelled.error(timed_out)),
         }
         Ok(String::from_utf8_lossy(&output).into_owned())
     }
@@ -249,6 +254,57 @@ fn unexplained(source: &str, reported: Vec<Diagnostic>) -> Vec<Diagnostic> {
         !uses.can_explain(&error.message) && !idioms.can_explain(error) && !assigned.can_explain(&error.message)
     });
     mistakes.take(MAX_DIAGNOSTICS).collect()
+}
+
+/// The limits of one check.
+#[derive(Clone, Copy, Debug)]
+struct CheckLimits<'a> {
+    deadline: Instant,
+    cancel: &'a CancelToken,
+}
+
+impl<'a> CheckLimits<'a> {
+    /// Returns the limits of a check that begins now.
+    fn new(cancel: &'a CancelToken) -> Self {
+        Self { deadline: Instant::now() + TIMEOUT, cancel }
+    }
+
+    /// Fails if a limit is exceeded.
+    fn check(&self) -> Result<(), ExceededLimit> {
+        if self.cancel.is_cancelled() {
+            return Err(ExceededLimit::Cancelled);
+        }
+        if Instant::now() >= self.deadline { Err(ExceededLimit::Time) } else { Ok(()) }
+    }
+}
+
+/// The limit that ended a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ExceededLimit {
+    Time,
+    Cancelled,
+}
+
+impl ExceededLimit {
+    /// Returns an error. `timed_out` describes what took too long.
+    fn error(self, timed_out: impl FnOnce() -> HintedError) -> anyhow::Error {
+        match self {
+            Self::Time => timed_out().into(),
+            Self::Cancelled => anyhow::anyhow!("interrupted"),
+        }
+    }
+}
+
+/// Describes why a check does not have the types of packages.
+fn unread_packages(error: ReadError) -> anyhow::Error {
+    let timed_out = || {
+        let message = format!("the types of the packages could not be read within {} s", TIMEOUT.as_secs());
+        HintedError::new(message, "repeat the check, or run without --types")
+    };
+    match error {
+        ReadError::Limit(limit) => limit.error(timed_out),
+        ReadError::Thread(error) => anyhow::Error::new(error).context("cannot read the types of packages"),
+    }
 }
 
 fn timed_out() -> HintedError {

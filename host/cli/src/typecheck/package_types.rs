@@ -10,6 +10,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -17,6 +18,10 @@ use glovebox::{Engine, UserPackages, escaped};
 use glovebox_runtimes::is_standard_module;
 use tempfile::TempDir;
 
+use super::{
+    CheckLimits,
+    shared_reads::{ReadError, SharedReads},
+};
 use crate::engine::user_packages_dir;
 
 /// Maximum length of a package's source file in bytes. The checker needs about 2 s for a file of this length. A package
@@ -35,45 +40,80 @@ const STUBS: &str = "-stubs";
 /// The checker's own modules, which a package must not replace.
 const CHECKERS_MODULES: [&str; 3] = ["_typeshed", "ty_extensions", "typing_extensions"];
 
+/// The time after which packages that could not be read are read again. Reading can take seconds.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
 /// A file's path below `site-packages`, and its bytes.
 type PackageFile = (String, Vec<u8>);
 
-/// The types of added packages, for each runtime.
+/// The types of a runtime's packages, or `None` if no package has types.
+type RuntimeTypes = Option<Arc<PackageTypes>>;
+
+/// The types of added packages, for each runtime. They are read when a runtime is first used. Packages that are added
+/// later have no types.
 #[derive(Debug)]
 pub(super) struct AddedPackages {
-    engine: Engine,
-    /// The directory of user packages, if it exists.
-    user_packages: Option<PathBuf>,
-    /// The directories by the name of the custom image. The empty name stands for all runtimes without wheels. Files
-    /// are written when a runtime is first used. Packages that are added later have no types.
-    written: Mutex<BTreeMap<String, Option<Arc<PackageTypes>>>>,
+    files: Arc<PackageFiles>,
+    types: SharedReads<RuntimeTypes>,
 }
 
 impl AddedPackages {
     pub(super) fn new(engine: &Engine) -> Self {
         let user_packages = user_packages_dir().ok().filter(|dir| dir.is_dir());
-        Self { engine: engine.clone(), user_packages, written: Mutex::default() }
+        let files = PackageFiles { engine: engine.clone(), user_packages, common: Mutex::default() };
+        Self { files: Arc::new(files), types: SharedReads::new(RETRY_AFTER) }
     }
 
     /// Returns the types of the packages that scripts can import in a runtime. Returns `None` if no package has types.
-    /// If the packages cannot be read, logs the reason and returns `None`: the engine then runs scripts without them.
-    pub(super) fn types_for(&self, runtime: &str) -> Option<Arc<PackageTypes>> {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        // The checker fails if its directory of packages has been removed, for example with all temporary files.
-        written.retain(|_, types| types.as_deref().is_none_or(|types| types.path().is_dir()));
-        if let Some(types) = written.get(runtime) {
-            return types.clone();
-        }
-        let types = match self.image_files(runtime) {
-            Ok(files) if files.is_empty() => written.entry(String::new()).or_insert_with(|| self.write(&[])).clone(),
+    /// If packages cannot be read, the reason is logged, and the result is incomplete: the engine then runs scripts
+    /// without them.
+    ///
+    /// # Errors
+    /// Fails if reading the packages exceeds the limits of the check.
+    pub(super) fn types_for(&self, runtime: &str, limits: &CheckLimits<'_>) -> Result<RuntimeTypes, ReadError> {
+        let (files, name) = (Arc::clone(&self.files), runtime.to_owned());
+        self.types.get(runtime, is_present, move || files.types_for(&name), limits)
+    }
+}
+
+/// Returns `false` if the directory with the types has been removed, for example with all temporary files. The checker
+/// then fails.
+fn is_present(types: &RuntimeTypes) -> bool {
+    types.as_deref().is_none_or(|types| types.path().is_dir())
+}
+
+/// The files of packages.
+#[derive(Debug)]
+struct PackageFiles {
+    engine: Engine,
+    /// The directory of user packages, if it exists.
+    user_packages: Option<PathBuf>,
+    /// The types for all runtimes without wheels, after they have been read.
+    common: Mutex<Option<RuntimeTypes>>,
+}
+
+impl PackageFiles {
+    /// Returns the types of the packages in a runtime. Returns the types of the remaining packages as the error if some
+    /// packages cannot be read.
+    fn types_for(&self, runtime: &str) -> Result<RuntimeTypes, RuntimeTypes> {
+        match self.image_files(runtime) {
+            Ok(files) if files.is_empty() => self.common_types(),
             Ok(files) => self.write(&files),
             Err(error) => {
                 log(&error);
-                None
+                Err(None)
             }
-        };
-        written.insert(runtime.to_owned(), types.clone());
-        types
+        }
+    }
+
+    fn common_types(&self) -> Result<RuntimeTypes, RuntimeTypes> {
+        let mut common = self.common.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(types) = common.as_ref().filter(|types| is_present(types)) {
+            return Ok(types.clone());
+        }
+        let types = self.write(&[])?;
+        *common = Some(types.clone());
+        Ok(types)
     }
 
     fn image_files(&self, runtime: &str) -> anyhow::Result<Vec<PackageFile>> {
@@ -87,18 +127,23 @@ impl AddedPackages {
     }
 
     /// Writes the types of user packages and of an image's packages.
-    fn write(&self, image: &[PackageFile]) -> Option<Arc<PackageTypes>> {
-        let user = self.user_files().unwrap_or_else(|error| {
-            log(&error);
-            Vec::new()
-        });
-        let types = PackageTypes::write(combined_packages(&user, image)).context("cannot write the types of packages");
-        types
-            .unwrap_or_else(|error| {
+    fn write(&self, image: &[PackageFile]) -> Result<RuntimeTypes, RuntimeTypes> {
+        let (user, is_complete) = match self.user_files() {
+            Ok(user) => (user, true),
+            Err(error) => {
                 log(&error);
-                None
-            })
-            .map(Arc::new)
+                (Vec::new(), false)
+            }
+        };
+        let types = PackageTypes::write(combined_packages(&user, image)).context("cannot write the types of packages");
+        match types {
+            Ok(types) if is_complete => Ok(types.map(Arc::new)),
+            Ok(types) => Err(types.map(Arc::new)),
+            Err(error) => {
+                log(&error);
+                Err(None)
+            }
+        }
     }
 }
 

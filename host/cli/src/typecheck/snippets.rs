@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use glovebox::CancelToken;
 
 use super::{
-    CheckerMode, SCRIPT, TypeChecker,
+    CheckLimits, CheckerMode, SCRIPT, TypeChecker,
     checker::{self, MISSING_MODULES},
     findings::{MAX_DIAGNOSTICS, ReportedError},
     variables::names_in_global_statements,
@@ -138,7 +138,7 @@ impl TypeChecker {
         for module in snippet.modules {
             module.write(snippet.modules, dir.path()).context(failed)?;
         }
-        self.run(dir.path(), None, mode, cancel)
+        self.run(dir.path(), None, mode, &CheckLimits::new(cancel))
     }
 }
 

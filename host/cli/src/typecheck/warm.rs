@@ -23,11 +23,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::CancelToken;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{DECLARATIONS, MAX_OUTPUT_BYTES, PACKAGES_OPTION, SCRIPT, SERVE_FLAG, SUBCOMMAND, checker::NAME, write};
+use super::{
+    CheckLimits, DECLARATIONS, ExceededLimit, MAX_OUTPUT_BYTES, PACKAGES_OPTION, SCRIPT, SERVE_FLAG, SUBCOMMAND,
+    checker::NAME, write,
+};
 use crate::{
     own_program,
     program::{RunningProgram, start_piped},
@@ -98,14 +100,7 @@ struct ServerStart {
 pub(super) enum WarmCheckError {
     /// No process is available, or it failed.
     Unavailable,
-    TimedOut,
-    Cancelled,
-}
-
-/// The limits of one check.
-struct CheckLimits<'a> {
-    deadline: Instant,
-    cancel: &'a CancelToken,
+    Limit(ExceededLimit),
 }
 
 impl WarmPool {
@@ -125,13 +120,11 @@ impl WarmPool {
         key: ServerKey,
         declarations: &str,
         source: &str,
-        timeout: Duration,
-        cancel: &CancelToken,
+        limits: &CheckLimits<'_>,
     ) -> Result<Value, WarmCheckError> {
-        let limits = CheckLimits { deadline: Instant::now() + timeout, cancel };
         let mut server = self.take(key)?;
         // A server that fails is dropped, which kills it.
-        let answer = server.check(declarations, source, &limits).inspect_err(|error| {
+        let answer = server.check(declarations, source, limits).inspect_err(|error| {
             if *error == WarmCheckError::Unavailable && server.version == 0 {
                 self.failed_starts.fetch_add(1, Ordering::Relaxed);
             }
@@ -308,12 +301,7 @@ impl CheckerProcess {
         let id = json!(self.last_id);
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": parameters }));
         loop {
-            if limits.cancel.is_cancelled() {
-                return Err(WarmCheckError::Cancelled);
-            }
-            if Instant::now() >= limits.deadline {
-                return Err(WarmCheckError::TimedOut);
-            }
+            limits.check().map_err(WarmCheckError::Limit)?;
             let mut message = match self.messages.recv_timeout(POLL) {
                 Ok(message) => message,
                 Err(RecvTimeoutError::Timeout) => continue,
