@@ -31,12 +31,9 @@ pub(crate) enum ServiceCommand {
     /// Check the types of the script in a directory; used by `--types`
     #[command(hide = true)]
     CheckTypes {
-        /// Check scripts that arrive on standard input in the Language Server Protocol
-        #[arg(long)]
-        serve: bool,
-        /// Print several lines for each diagnostic
-        #[arg(long, conflicts_with = "serve")]
-        full: bool,
+        /// Task and output of the type checker
+        #[arg(long, value_enum)]
+        mode: CheckerMode,
         /// Absolute path of a directory with packages
         #[arg(long)]
         packages: Option<PathBuf>,
@@ -77,13 +74,8 @@ pub(crate) fn run(global: &GlobalArgs, command: &ServiceCommand) -> anyhow::Resu
         ServiceCommand::CompileComponent => Ok(glovebox_component_runner::compile_stdin()),
         ServiceCommand::ParseComponent => Ok(run_component::parse_stdin()),
         ServiceCommand::ServeWorker => serve_worker::run(global),
-        ServiceCommand::CheckTypes { serve, full, packages, program, directory } => {
-            let mode = match (*serve, *full) {
-                (true, _) => CheckerMode::Serve,
-                (false, true) => CheckerMode::Full,
-                (false, false) => CheckerMode::Concise,
-            };
-            typecheck::execute_confined(program, directory, packages.as_deref(), mode)
+        ServiceCommand::CheckTypes { mode, packages, program, directory } => {
+            typecheck::execute_confined(program, directory, packages.as_deref(), *mode)
         }
     }
 }

@@ -45,11 +45,11 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use glovebox::{CancelToken, Diagnostic};
 use glovebox_server::{CheckTypes, ConfinedAccess, TypedScript, confine_program};
 
-pub(crate) use self::snippets::{ModuleStub, SnippetError, TypedSnippet};
+pub(crate) use self::snippets::{ModuleStub, SnippetError, SnippetFormat, TypedSnippet};
 use self::{
     assigned::AssignedAttributes,
     findings::MAX_DIAGNOSTICS,
@@ -69,24 +69,52 @@ use crate::{
 /// The hidden subcommand that confines itself and executes the checker.
 const SUBCOMMAND: &str = "check-types";
 
-/// The flag of the subcommand for a process that checks many scripts.
-const SERVE_FLAG: &str = "--serve";
-
-/// The flag of the subcommand for output with quoted lines.
-const FULL_FLAG: &str = "--full";
+/// The option of the subcommand for its task.
+const MODE_OPTION: &str = "--mode";
 
 /// The option of the subcommand for a directory with packages.
 const PACKAGES_OPTION: &str = "--packages";
 
 /// The task and the output of a checker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CheckerMode {
     /// A single check, with one line per diagnostic.
     Concise,
     /// A single check, with several lines per diagnostic.
     Full,
+    /// Like `Full`, with escape sequences for colors.
+    ColoredFull,
+    /// A single check, with a JSON report for GitLab.
+    Gitlab,
+    /// A single check, with a workflow command for GitHub per diagnostic.
+    Github,
     /// Checks of scripts that arrive in the Language Server Protocol.
     Serve,
+}
+
+impl CheckerMode {
+    /// Returns the value of the subcommand's option.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Concise => "concise",
+            Self::Full => "full",
+            Self::ColoredFull => "colored-full",
+            Self::Gitlab => "gitlab",
+            Self::Github => "github",
+            Self::Serve => "serve",
+        }
+    }
+
+    /// Returns the checker's name for the output of a single check.
+    fn output_format(self) -> Option<&'static str> {
+        match self {
+            Self::Concise => Some("concise"),
+            Self::Full | Self::ColoredFull => Some("full"),
+            Self::Gitlab => Some("gitlab"),
+            Self::Github => Some("github"),
+            Self::Serve => None,
+        }
+    }
 }
 
 /// The names of the files in the temporary directory. The script is the `__main__` module, so that no import can find
@@ -210,10 +238,7 @@ impl TypeChecker {
     ) -> anyhow::Result<String> {
         let mut command = Command::new(own_program());
         // The checker reads environment variables, which could change its configuration.
-        command.env_clear().arg(SUBCOMMAND);
-        if mode == CheckerMode::Full {
-            command.arg(FULL_FLAG);
-        }
+        command.env_clear().arg(SUBCOMMAND).arg(MODE_OPTION).arg(mode.name());
         if let Some(packages) = packages {
             command.arg(PACKAGES_OPTION).arg(packages);
         }
@@ -342,12 +367,7 @@ pub(crate) fn execute_confined(
     };
     confine_program(&access, program).context("cannot limit the type checker")?;
     let mut command = Command::new(program);
-    let format = match mode {
-        CheckerMode::Concise => Some("concise"),
-        CheckerMode::Full => Some("full"),
-        CheckerMode::Serve => None,
-    };
-    if let Some(format) = format {
+    if let Some(format) = mode.output_format() {
         command
             .arg("check")
             .arg("--project")
@@ -355,6 +375,7 @@ pub(crate) fn execute_confined(
             .arg("--config-file")
             .arg(dir.join(CONFIGURATION))
             .args(["--output-format", format, "--no-progress"])
+            .args(["--color", if mode == CheckerMode::ColoredFull { "always" } else { "never" }])
             .arg(dir.join(SCRIPT));
     } else {
         command.arg("server");
@@ -377,5 +398,11 @@ mod tests {
         reported.push(mistake.clone());
         assert_eq!(unexplained("place.high = cat", reported), [mistake.clone()]);
         assert_eq!(unexplained("cat", vec![mistake; MAX_DIAGNOSTICS + 1]).len(), MAX_DIAGNOSTICS);
+    }
+    #[test]
+    fn names_of_modes_are_values_of_the_option() {
+        for mode in CheckerMode::value_variants() {
+            assert_eq!(CheckerMode::from_str(mode.name(), false), Ok(*mode));
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, fmt::Write as _, fs, io, path::Path};
 
 use anyhow::Context as _;
 use glovebox::CancelToken;
+use serde_json::Value;
 
 use super::{
     CheckLimits, CheckerMode, SCRIPT, TypeChecker,
@@ -25,6 +26,22 @@ const EARLIER: &str = "repl_snippets";
 
 /// The rule that the checker names for syntax errors.
 const SYNTAX: &str = "invalid-syntax";
+
+/// The rules whose violation is no type error.
+const LEFT_OUT: [&str; 2] = [SYNTAX, MISSING_MODULES];
+
+/// The escape sequences before a colored error, and before the file name in its position.
+const ERROR_COLOR: &str = "\x1b[1m\x1b[91m";
+const END_OF_COLOR: &str = "\x1b[0m";
+
+/// The severity of errors in the checker's JSON report for GitLab.
+const GITLAB_SEVERITY: &str = "major";
+
+/// The start of an error in the checker's output for GitHub.
+const GITHUB_ERROR: &str = "::error title=ty (";
+
+/// The escaped line break in the output for GitHub.
+const GITHUB_LINE_BREAK: &str = "%0A";
 
 /// The part of a message about syntax that only functions accept. At the top level of a snippet, `await` is valid.
 const OUTSIDE_OF_A_FUNCTION: &str = "outside of a";
@@ -101,6 +118,17 @@ pub(crate) struct SnippetError {
     pub(crate) message: String,
 }
 
+/// A text about the errors of a snippet that the checker writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SnippetFormat {
+    /// Several lines per error, with quoted lines of the snippet.
+    Full { is_colored: bool },
+    /// A JSON report for GitLab.
+    Gitlab,
+    /// A workflow command for GitHub per error.
+    Github,
+}
+
 impl TypeChecker {
     /// Returns the type errors of a snippet. Returns none for a snippet with a syntax error, which the interpreter
     /// reports.
@@ -112,13 +140,25 @@ impl TypeChecker {
         Ok(report(&self.check_snippet(snippet, CheckerMode::Concise, cancel)?))
     }
 
-    /// Returns the checker's complete text about the errors of a snippet, with quoted lines.
+    /// Returns the checker's own text about the errors of a snippet.
     pub(crate) fn describe_snippet_errors(
         &self,
         snippet: &TypedSnippet<'_>,
+        format: SnippetFormat,
         cancel: &CancelToken,
     ) -> anyhow::Result<String> {
-        Ok(descriptions(&self.check_snippet(snippet, CheckerMode::Full, cancel)?, snippet.name))
+        let mode = match format {
+            SnippetFormat::Full { is_colored: false } => CheckerMode::Full,
+            SnippetFormat::Full { is_colored: true } => CheckerMode::ColoredFull,
+            SnippetFormat::Gitlab => CheckerMode::Gitlab,
+            SnippetFormat::Github => CheckerMode::Github,
+        };
+        let output = self.check_snippet(snippet, mode, cancel)?;
+        Ok(match format {
+            SnippetFormat::Full { .. } => descriptions(&output, snippet.name),
+            SnippetFormat::Gitlab => gitlab_report(&output, snippet.name),
+            SnippetFormat::Github => github_commands(&output, snippet.name),
+        })
     }
 
     fn check_snippet(
@@ -191,15 +231,61 @@ fn report(output: &str) -> SnippetReport {
 /// Returns the parts of the checker's output that describe type errors, with `name` as the file name. Empty lines
 /// separate the parts.
 fn descriptions(output: &str, name: &str) -> String {
-    let left_out = [SYNTAX, MISSING_MODULES].map(|rule| format!("error[{rule}]"));
-    let is_described = |part: &&str| part.starts_with("error[") && !left_out.iter().any(|rule| part.starts_with(rule));
+    let left_out = LEFT_OUT.map(|rule| format!("error[{rule}]"));
+    let is_described = |part: &&str| {
+        let text = part.strip_prefix(ERROR_COLOR).unwrap_or(part);
+        text.starts_with("error[") && !left_out.iter().any(|rule| text.starts_with(rule))
+    };
     let parts = output.split("\n\n").filter(is_described);
     let text: String = parts.take(MAX_DIAGNOSTICS).flat_map(|part| [part, "\n\n"]).collect();
-    text.replace(&format!("--> {SCRIPT}:"), &format!("--> {name}:"))
+    ["", END_OF_COLOR]
+        .iter()
+        .fold(text, |text, color| text.replace(&format!("--> {color}{SCRIPT}:"), &format!("--> {color}{name}:")))
+}
+
+/// Returns the type errors in the checker's report for GitLab, which is possibly cut off, with `name` as the file name.
+fn gitlab_report(output: &str, name: &str) -> String {
+    let mut errors = Vec::new();
+    let mut rest = output.trim_start().strip_prefix('[').unwrap_or_default();
+    while errors.len() < MAX_DIAGNOSTICS {
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        let Some(Ok(mut error)) = values.next() else { break };
+        rest = rest.get(values.byte_offset()..).unwrap_or_default().trim_start().trim_start_matches(',');
+        let text = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
+        let is_left_out = text("severity") != GITLAB_SEVERITY || LEFT_OUT.contains(&text("check_name"));
+        if !is_left_out && let Some(path) = error.pointer_mut("/location/path") {
+            *path = Value::String(name.to_owned());
+            errors.push(error);
+        }
+    }
+    Value::Array(errors).to_string()
+}
+
+/// Returns the type errors in the checker's output for GitHub, with `name` as the file name.
+fn github_commands(output: &str, name: &str) -> String {
+    // These characters separate the properties of a command.
+    let property = name.replace('%', "%25").replace(':', "%3A").replace(',', "%2C");
+    let message = name.replace('%', "%25");
+    let commands = output.lines().filter_map(|line| {
+        let (rule, rest) = line.strip_prefix(GITHUB_ERROR)?.split_once("),file=")?;
+        let (position, text) = rest.split_once(SCRIPT)?.1.split_once("::")?;
+        let lines = text.split(GITHUB_LINE_BREAK).map(|line| {
+            let text = line.trim_start();
+            match (line.strip_suffix(text), text.strip_prefix(SCRIPT)) {
+                (Some(indent), Some(rest)) => format!("{indent}{message}{rest}"),
+                _ => line.to_owned(),
+            }
+        });
+        let text = lines.collect::<Vec<_>>().join(GITHUB_LINE_BREAK);
+        (!LEFT_OUT.contains(&rule)).then(|| format!("{GITHUB_ERROR}{rule}),file={property}{position}::{text}\n"))
+    });
+    commands.take(MAX_DIAGNOSTICS).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -262,6 +348,54 @@ mod tests {
                         --> agent.py:2:5\n  |\n2 | a.x\n  | ^^^\n\n";
         assert_eq!(descriptions(output, "agent.py"), expected);
         assert_eq!(descriptions("Found 1 diagnostic\n", "agent.py"), "");
+    }
+
+    #[test]
+    fn colored_descriptions_have_the_name_of_the_snippet() {
+        let output = "\x1b[1m\x1b[91merror[missing-attribute]\x1b[0m\x1b[1m: No `x`\x1b[0m\n \
+                      \x1b[1m\x1b[94m--> \x1b[0m__main__.py:2:5\n\n\
+                      \x1b[1m\x1b[91merror[invalid-syntax]\x1b[0m\x1b[1m: `await`\x1b[0m\n\nFound 2 diagnostics\n";
+        let expected = "\x1b[1m\x1b[91merror[missing-attribute]\x1b[0m\x1b[1m: No `x`\x1b[0m\n \
+                        \x1b[1m\x1b[94m--> \x1b[0magent.py:2:5\n\n";
+        assert_eq!(descriptions(output, "agent.py"), expected);
+    }
+
+    #[test]
+    fn gitlab_reports_have_the_name_of_the_snippet() {
+        let error = |rule: &str, severity: &str, path: &str| {
+            let location = json!({ "path": path, "positions": { "begin": { "line": 2, "column": 3 } } });
+            json!({ "check_name": rule, "description": "[,]", "severity": severity, "location": location })
+        };
+        let reported = [
+            error("missing-attribute", "major", SCRIPT),
+            error(SYNTAX, "major", SCRIPT),
+            error(MISSING_MODULES, "major", SCRIPT),
+            error("other", "minor", SCRIPT),
+            error("missing-argument", "major", SCRIPT),
+        ];
+        let output = serde_json::to_string_pretty(&reported).unwrap();
+        let report = |output: &str| serde_json::from_str::<Vec<Value>>(&gitlab_report(output, "agent.py")).unwrap();
+        let expected = ["missing-attribute", "missing-argument"].map(|rule| error(rule, "major", "agent.py"));
+        assert_eq!(report(&output), expected);
+        // The end of a long report is missing.
+        assert_eq!(report(&output[..output.len() - 10]), expected[..1]);
+        let many = vec![error("missing-attribute", "major", SCRIPT); MAX_DIAGNOSTICS + 1];
+        assert_eq!(report(&json!(many).to_string()).len(), MAX_DIAGNOSTICS);
+        for output in ["", "[", "[]", "[1, {}]", "{}"] {
+            assert!(report(output).is_empty(), "{output}");
+        }
+    }
+
+    #[test]
+    fn github_commands_have_the_name_of_the_snippet() {
+        let output = "::error title=ty (missing-argument),file=/tmp/x/__main__.py,line=2,col=1,endLine=2,endColumn=4::\
+                      __main__.py:2:1: missing-argument: No `a`::b%0A  __main__.py:1:5: info: Here\n\
+                      ::error title=ty (invalid-syntax),file=/tmp/x/__main__.py,line=3,col=1::__main__.py:3:1: x\n\
+                      ::warning title=ty (other),file=/tmp/x/__main__.py,line=3,col=1::__main__.py:3:1: x\n\
+                      ::error title=ty (missing-argument),file=/tmp/x/__ma";
+        let expected = "::error title=ty (missing-argument),file=a%2C%25.py,line=2,col=1,endLine=2,endColumn=4::\
+                        a,%25.py:2:1: missing-argument: No `a`::b%0A  a,%25.py:1:5: info: Here\n";
+        assert_eq!(github_commands(output, "a,%.py"), expected);
     }
 
     #[test]

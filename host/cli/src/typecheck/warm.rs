@@ -27,8 +27,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{
-    CheckLimits, DECLARATIONS, ExceededLimit, MAX_OUTPUT_BYTES, PACKAGES_OPTION, SCRIPT, SERVE_FLAG, SUBCOMMAND,
-    checker::NAME, write,
+    CheckLimits, CheckerMode, DECLARATIONS, ExceededLimit, MAX_OUTPUT_BYTES, MODE_OPTION, PACKAGES_OPTION, SCRIPT,
+    SUBCOMMAND, checker::NAME, write,
 };
 use crate::{
     own_program,
@@ -221,7 +221,7 @@ impl CheckerProcess {
         let directory = write(&key.configuration, "", "")?;
         let path = directory.path().canonicalize()?;
         let mut command = Command::new(own_program());
-        command.env_clear().arg(SUBCOMMAND).arg(SERVE_FLAG);
+        command.env_clear().arg(SUBCOMMAND).arg(MODE_OPTION).arg(CheckerMode::Serve.name());
         if let Some(packages) = &key.packages {
             command.arg(PACKAGES_OPTION).arg(packages);
         }

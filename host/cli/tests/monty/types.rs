@@ -24,10 +24,51 @@ fn answers(requests: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn unsupported_formats_are_named() {
-    let answers = answers(&[configure(9, b""), field(CONFIGURE, VERSION_6), feed("1"), field(SHUTDOWN, &[])]);
-    assert_eq!(kinds(&answers), [ERROR, OK, COMPLETE, OK], "{answers:?}");
-    assert!(contains(&answers[0], b"`github`; use `full`"), "{answers:?}");
+#[ignore = "downloads the type checker; `.ci/full` runs it"]
+fn errors_have_the_requested_format() {
+    // The number of the format, whether colors are requested, and parts of the text.
+    let formats: [(u8, bool, &[&str]); 11] = [
+        (1, false, &["error[unsupported-operator]: ", "\n --> main.py:2:1\n"]),
+        (1, true, &["\x1b[91merror[unsupported-operator]\x1b[0m", "--> \x1b[0mmain.py:2:1\n"]),
+        (2, false, &["main.py:2:1: error[unsupported-operator] Operator `+` is not supported"]),
+        (2, true, &["\x1b[1mmain.py\x1b[0m\x1b[36m:\x1b[0m2\x1b[36m:"]),
+        (
+            3,
+            false,
+            &["##vso[task.logissue type=error;sourcepath=main.py;linenumber=2;columnnumber=1;code=unsupported-"],
+        ),
+        (4, true, &["[{", "\"location\":{\"column\":1,\"row\":2}", "\"name\":\"unsupported-operator\""]),
+        (5, false, &["\"location\":{\"column\":1,\"row\":2}", "\"name\":\"unsupported-operator\""]),
+        (
+            6,
+            false,
+            &["\"path\":\"main.py\"", "\"start\":{\"column\":1,\"line\":2}", "{\"value\":\"unsupported-operator\"}"],
+        ),
+        (7, false, &["main.py:2: [unsupported-operator] Operator `+`"]),
+        (8, false, &["\"path\":\"main.py\"", "\"check_name\":\"unsupported-operator\"", "\"fingerprint\":\""]),
+        (
+            9,
+            true,
+            &["::error title=ty (unsupported-operator),file=main.py,line=2,col=1,", "::main.py:2:1: unsupported-"],
+        ),
+    ];
+    for (format, is_colored, parts) in formats {
+        let color = [64, u8::from(is_colored)];
+        let configuration = [VERSION_6, CHECK_TYPES, &[56, format], &color].concat();
+        let answers = answers(&[
+            field(CONFIGURE, &configuration),
+            // The second rule that is violated is not a type error.
+            feed("import no_such_module\n'hello' + 1"),
+            stubs(&field(4, b""), b""),
+            field(SHUTDOWN, &[]),
+        ]);
+        assert_eq!(kinds(&answers), [OK, OS_CALL, TYPING_ERROR, OK], "{answers:?}");
+        let text = String::from_utf8_lossy(&answers[2]);
+        for part in parts {
+            assert!(text.contains(part), "{format}: {text}");
+        }
+        assert!(!text.contains("__main__") && !text.contains("no_such_module`"), "{format}: {text}");
+    }
 }
 
 #[test]

@@ -4,6 +4,8 @@
 
 mod config;
 mod dump;
+#[cfg(feature = "full")]
+mod error_format;
 mod feeds;
 mod frame;
 mod kinds;

@@ -6,19 +6,19 @@
 
 use std::{collections::BTreeSet, mem};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use glovebox::CancelToken;
-use serde_json::{Value, json};
 
 use super::{
     config::SessionConfig,
+    error_format::ErrorFormat,
     frame::{FieldValue, Message, each_field},
     kinds::event,
     stubs::{self, MAX_MODULES, StubsAnswer, text},
 };
 use crate::{
     engine::Host,
-    typecheck::{ModuleStub, SnippetError, TypeChecker, TypedSnippet},
+    typecheck::{ModuleStub, TypeChecker, TypedSnippet},
 };
 
 /// Maximum size of the texts that a check reads, in bytes: the client's stubs, the earlier snippets and the snippet. The
@@ -29,34 +29,6 @@ const MAX_NAME_BYTES: usize = 200;
 /// The script name for clients whose own name cannot be shown.
 const DEFAULT_NAME: &str = "main.py";
 
-/// The text that the client receives about type errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ErrorFormat {
-    Full,
-    Concise,
-    Json,
-    JsonLines,
-    Pylint,
-}
-
-impl ErrorFormat {
-    /// Returns the format with this number in the protocol, which defines `full` as the format of unknown numbers.
-    fn of(number: u64) -> anyhow::Result<Self> {
-        let unsupported = match number {
-            2 => return Ok(Self::Concise),
-            4 => return Ok(Self::Json),
-            5 => return Ok(Self::JsonLines),
-            7 => return Ok(Self::Pylint),
-            3 => "azure",
-            6 => "rdjson",
-            8 => "gitlab",
-            9 => "github",
-            _ => return Ok(Self::Full),
-        };
-        bail!("unsupported type check format `{unsupported}`; use `full`, `concise`, `json`, `jsonlines` or `pylint`")
-    }
-}
-
 /// The type checks of a session.
 #[derive(Debug)]
 pub(super) struct SnippetChecks {
@@ -64,6 +36,7 @@ pub(super) struct SnippetChecks {
     script_name: String,
     stubs: String,
     format: ErrorFormat,
+    is_colored: bool,
     /// The source of the earlier snippets.
     earlier: String,
     /// The source of the checked snippet that is running.
@@ -88,13 +61,13 @@ impl SnippetChecks {
             return Ok(None);
         }
         let mut stubs: &[u8] = &[];
-        let mut format = 0;
+        let (mut format, mut is_colored) = (0, false);
         each_field(&config.message, |field, value| match (field, value) {
             (4, FieldValue::Bytes(text)) => stubs = text,
             (7, FieldValue::Number(number)) => format = number,
+            (8, FieldValue::Number(color)) => is_colored = color != 0,
             _ => {}
         })?;
-        let format = ErrorFormat::of(format)?;
         let checker = TypeChecker::open(host).context(
             "type checks are unavailable; run `glovebox validate --types -e 1` once with access to the package index, \
              or use `type_check=False`",
@@ -103,7 +76,8 @@ impl SnippetChecks {
             checker,
             script_name: shown_name(&config.script_name),
             stubs: text(stubs)?,
-            format,
+            format: ErrorFormat::of(format),
+            is_colored,
             earlier: String::new(),
             pending: None,
             has_modules: config.version >= stubs::MIN_VERSION,
@@ -157,9 +131,9 @@ impl SnippetChecks {
             self.pending = Some(source.to_owned());
             return Ok(None);
         }
-        let text = match self.format {
-            ErrorFormat::Full => self.checker.describe_snippet_errors(&snippet, &cancel).context(failed)?,
-            format => described(&report.errors, &self.script_name, format),
+        let text = match self.format.written_by_checker(self.is_colored) {
+            Some(format) => self.checker.describe_snippet_errors(&snippet, format, &cancel).context(failed)?,
+            None => self.format.describe(&report.errors, &self.script_name, self.is_colored),
         };
         Ok(Some((event::TYPING_ERROR, Message::default().bytes(1, text.as_bytes()).finish())))
     }
@@ -253,33 +227,6 @@ impl SnippetChecks {
     }
 }
 
-/// Returns a text about errors in a format that does not quote lines.
-fn described(errors: &[SnippetError], name: &str, format: ErrorFormat) -> String {
-    match format {
-        ErrorFormat::Json => Value::Array(errors.iter().map(|error| object(error, name)).collect()).to_string(),
-        ErrorFormat::JsonLines => errors.iter().map(|error| format!("{}\n", object(error, name))).collect(),
-        ErrorFormat::Pylint => errors
-            .iter()
-            .map(|SnippetError { line, rule, message, .. }| format!("{name}:{line}: [{rule}] {message}\n"))
-            .collect(),
-        ErrorFormat::Full | ErrorFormat::Concise => errors
-            .iter()
-            .map(|SnippetError { line, column, rule, message }| {
-                format!("{name}:{line}:{column}: error[{rule}] {message}\n")
-            })
-            .collect(),
-    }
-}
-
-/// Describes an error with the names that the checker uses in its own JSON.
-fn object(error: &SnippetError, name: &str) -> Value {
-    let SnippetError { line, column, rule, message } = error;
-    json!({
-        "name": rule, "code": rule, "severity": "error", "message": message, "filename": name,
-        "location": { "row": line, "column": column },
-    })
-}
-
 /// Returns a name as text. Returns a default for a name that is long, empty or not printable.
 fn shown_name(name: &[u8]) -> String {
     let name = std::str::from_utf8(name).unwrap_or_default();
@@ -291,24 +238,6 @@ fn shown_name(name: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn errors_are_described_in_the_formats_of_the_protocol() {
-        let error = SnippetError { line: 2, column: 5, rule: "rule".to_owned(), message: "`a` \"b\"".to_owned() };
-        let json = r#"{"code":"rule","filename":"a.py","location":{"column":5,"row":2},"message":"`a` \"b\"","#;
-        let json: Value = serde_json::from_str(&format!(r#"{json}"name":"rule","severity":"error"}}"#)).unwrap();
-        let describe = |number| described(std::slice::from_ref(&error), "a.py", ErrorFormat::of(number).unwrap());
-        assert_eq!(describe(2), "a.py:2:5: error[rule] `a` \"b\"\n");
-        assert_eq!(describe(7), "a.py:2: [rule] `a` \"b\"\n");
-        assert_eq!(serde_json::from_str::<Value>(&describe(4)).unwrap(), json!([json]));
-        assert_eq!(serde_json::from_str::<Value>(describe(5).trim_end()).unwrap(), json);
-        for number in [0, 1, 10, u64::MAX] {
-            assert_eq!(ErrorFormat::of(number).unwrap(), ErrorFormat::Full, "{number}");
-        }
-        for number in [3, 6, 8, 9] {
-            assert!(ErrorFormat::of(number).unwrap_err().to_string().contains("unsupported type check format"));
-        }
-    }
 
     #[test]
     fn script_names_are_shown_if_they_are_short_and_printable() {
