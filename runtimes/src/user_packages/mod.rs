@@ -1,9 +1,12 @@
 //! User packages: pure Python wheels that the user has added to a directory.
 
+mod standard_modules;
+
 use std::{io::Write, path::Path};
 
 use glovebox_vfs::{escaped, escaped_text};
 
+pub use self::standard_modules::is_standard;
 use crate::{
     CacheError, Digest, Fetcher, PackageEntry, PackageError, Progress,
     fetch::DoneOnDrop,
@@ -189,7 +192,8 @@ fn bytes_of(files: &[(String, Vec<u8>)]) -> u64 {
     files.iter().fold(0u64, |sum, (_, content)| sum.saturating_add(content.len() as u64))
 }
 
-/// Rejects a package that contains a module of another package or of the standard library.
+/// Rejects a package that contains a module of another package or of the standard library, or the same stubs as another
+/// package.
 fn check_modules(
     added: &UserPackage,
     others: &[UserPackage],
@@ -201,6 +205,12 @@ fn check_modules(
         let standard = is_standard(module).then(|| "the standard library".to_owned());
         if let Some(owner) = standard.or(given).or(own) {
             return Err(UserPackageError::Clash { name: added.name.clone(), module: module.clone(), owner });
+        }
+    }
+    for module in &added.stubs {
+        if let Some(other) = others.iter().find(|other| other.stubs.contains(module)) {
+            let (name, owner) = (added.name.clone(), format!("`{}`", other.name));
+            return Err(UserPackageError::Clash { name, module: module.clone(), owner });
         }
     }
     Ok(())
@@ -247,40 +257,11 @@ pub(crate) fn unpack_wheels(
     Ok(all)
 }
 
-/// The modules of the standard library, of all supported versions (`sys.stdlib_module_names`).
-const MODULES: &str = "\
-    __future__ _abc _aix_support _android_support _apple_support _ast _ast_unparse _asyncio _bisect _blake2 _bz2 \
-    _codecs _codecs_cn _codecs_hk _codecs_iso2022 _codecs_jp _codecs_kr _codecs_tw _collections _collections_abc \
-    _colorize _compat_pickle _compression _contextvars _crypt _csv _ctypes _curses _curses_panel _datetime _dbm \
-    _decimal _elementtree _frozen_importlib _frozen_importlib_external _functools _gdbm _hashlib _heapq _hmac _imp \
-    _interpchannels _interpqueues _interpreters _io _ios_support _json _locale _lsprof _lzma _markupbase _math_integer \
-    _md5 _msi _multibytecodec _multiprocessing _opcode _opcode_metadata _operator _osx_support _overlapped _pickle \
-    _posixshmem _posixsubprocess _py_abc _py_warnings _pydatetime _pydecimal _pyio _pylong _pyrepl _queue _random \
-    _remote_debugging _scproxy _sha1 _sha2 _sha3 _signal _sitebuiltins _socket _sqlite3 _sre _ssl _stat _statistics \
-    _string _strptime _struct _suggestions _symtable _sysconfig _thread _threading_local _tkinter _tokenize \
-    _tracemalloc _types _typing _uuid _warnings _weakref _weakrefset _winapi _wmi _zoneinfo _zstd \
-    abc aifc antigravity argparse array ast asyncio atexit audioop base64 bdb binascii bisect builtins bz2 cProfile calendar cgi \
-    cgitb chunk cmath cmd code codecs codeop collections colorsys compileall concurrent configparser contextlib contextvars copy \
-    copyreg crypt csv ctypes curses dataclasses datetime dbm decimal difflib dis doctest email encodings ensurepip enum errno \
-    faulthandler fcntl filecmp fileinput fnmatch fractions ftplib functools gc genericpath getopt getpass gettext glob graphlib \
-    grp gzip hashlib heapq hmac html http idlelib imaplib imghdr importlib inspect io ipaddress itertools json keyword lib2to3 \
-    linecache locale logging lzma mailbox mailcap marshal math mimetypes mmap modulefinder msilib msvcrt multiprocessing netrc \
-    nis nntplib nt ntpath nturl2path numbers opcode operator optparse os ossaudiodev pathlib pdb pickle pickletools pipes \
-    pkgutil platform plistlib poplib posix posixpath pprint profile pstats pty pwd py_compile pyclbr pydoc pydoc_data pyexpat \
-    queue quopri random re readline reprlib resource rlcompleter runpy sched secrets select selectors shelve shlex shutil \
-    signal site smtplib sndhdr socket socketserver spwd sqlite3 sre_compile sre_constants sre_parse ssl stat statistics string \
-    stringprep struct subprocess sunau symtable sys sysconfig syslog tabnanny tarfile telnetlib tempfile termios textwrap this \
-    threading time timeit tkinter token tokenize tomllib trace traceback tracemalloc tty turtle turtledemo types typing \
-    unicodedata unittest urllib uu uuid venv warnings wave weakref webbrowser winreg winsound wsgiref xdrlib xml xmlrpc zipapp \
-    zipfile zipimport zlib zoneinfo";
-
-/// Returns `true` if the standard library has a module with this name.
-pub fn is_standard(module: &str) -> bool {
-    MODULES.split(' ').any(|name| name == module)
-}
-
 /// Maximum size of a wheel's metadata, in bytes. The largest metadata in a bundled wheel has 50 kB.
 const MAX_METADATA_BYTES: u64 = 1 << 20;
+
+/// The end of the name of a directory that contains only the types of a package, which possibly another wheel contains.
+const STUBS: &str = "-stubs";
 
 /// Maximum length of a name or version in bytes.
 const MAX_NAME_BYTES: usize = 100;
@@ -300,6 +281,8 @@ pub struct UserPackage {
     pub licence: String,
     /// The names of the top-level modules, as scripts import them.
     pub imports: Vec<String>,
+    /// The names of the directories with types for other packages, such as `pandas-stubs`. Scripts cannot import them.
+    pub stubs: Vec<String>,
     /// The requirements in the metadata, without the requirements of extras.
     pub requires: Vec<String>,
     /// The number of files that the wheel installs.
@@ -348,8 +331,8 @@ fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(UserPackage, Wheel<'a>),
     if normal(&declared) != normal(name) || field("Version").first().map(String::as_str) != Some(version) {
         return Err(wrong("the name or version in its metadata does not match its file name"));
     }
-    let imports = imports(wheel.paths());
-    if imports.is_empty() {
+    let (imports, stubs) = (imports(wheel.paths()), stubs(wheel.paths()));
+    if imports.is_empty() && stubs.is_empty() {
         return Err(wrong("it has no importable module"));
     }
     let licence = field("License-Expression").into_iter().chain(field("License")).next().unwrap_or_default();
@@ -361,6 +344,7 @@ fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(UserPackage, Wheel<'a>),
         sha256: Digest::of(bytes),
         licence,
         imports,
+        stubs,
         requires,
         file_count: wheel.file_count(),
         unpacked_bytes: wheel.claimed_bytes(),
@@ -375,12 +359,26 @@ fn imports<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<String> {
             Some((top, rest)) => rest.ends_with(".py").then_some(top),
             None => path.strip_suffix(".py"),
         })
-        .filter(|name| name.chars().all(|c| c.is_alphanumeric() || c == '_') && name.len() <= MAX_NAME_BYTES)
+        .filter(|name| is_module(name))
         .map(str::to_owned)
         .collect();
     names.sort();
     names.dedup();
     names
+}
+
+/// Returns the names of directories with types.
+fn stubs<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let with_types = paths.filter(|path| path.ends_with(".pyi")).filter_map(|path| path.split_once('/'));
+    let named = with_types.filter(|(top, _)| top.strip_suffix(STUBS).is_some_and(is_module));
+    let mut names: Vec<String> = named.map(|(top, _)| top.to_owned()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn is_module(name: &str) -> bool {
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(|c| c.is_alphanumeric() || c == '_')
 }
 
 /// Returns the normalized form of a package's name.

@@ -88,6 +88,25 @@ fn duplicate_modules_are_rejected() {
 }
 
 #[test]
+fn packages_of_types_are_added_and_do_not_overlap() {
+    let (_dir, own) = own();
+    // A package of types has no modules. It can describe a package of any other wheel.
+    let files = ["six-stubs/__init__.pyi", "six-stubs/moves/x.pyi", "-stubs/x.pyi", "a b-stubs/x.pyi"];
+    let taken = [("six".to_owned(), "the bundled `six`".to_owned())];
+    let added = own.add("types_six-1-py3-none-any.whl", &wheel("types-six", "1", &files), &taken).unwrap();
+    assert_eq!((added.imports.len(), added.stubs), (0, vec!["six-stubs".to_owned()]));
+    assert!(own.files().unwrap().iter().any(|(path, _)| path == "six-stubs/moves/x.pyi"));
+    // The same package in another version replaces its types.
+    own.add("types_six-2-py3-none-any.whl", &wheel("types-six", "2", &files), &taken).unwrap();
+    let other = wheel("other", "1", &["other.py", "six-stubs/__init__.pyi"]);
+    let error = own.add("other-1-py3-none-any.whl", &other, &taken).unwrap_err().to_string();
+    assert!(error.contains("`types-six` also contains a module `six-stubs`"), "{error}");
+    // A directory without types is not a package of types.
+    let error = own.add("a-1-py3-none-any.whl", &wheel("a", "1", &["b-stubs/x.txt", "x.pyi"]), &taken).unwrap_err();
+    assert!(error.to_string().contains("it has no importable module"), "{error}");
+}
+
+#[test]
 fn the_number_of_packages_is_bounded() {
     let (_dir, own) = own();
     let add = |number: usize| {

@@ -87,6 +87,9 @@ struct PackageJson {
     version: String,
     licence: String,
     imports: Vec<String>,
+    /// The packages of types in a package that the user added.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stubs: Vec<String>,
     bundled: bool,
     sha256: String,
     /// The number of files in a package that the user added. These files count towards a limit. `None` for other
@@ -100,9 +103,10 @@ struct PackageJson {
 
 impl From<UserPackage> for PackageJson {
     fn from(package: UserPackage) -> Self {
-        let UserPackage { name, version, licence, imports, sha256, file_count, unpacked_bytes, .. } = package;
+        let UserPackage { name, version, licence, imports, stubs, sha256, file_count, unpacked_bytes, .. } = package;
         let (files, unpacked_bytes) = (Some(file_count), Some(unpacked_bytes));
-        Self { name, version, licence, imports, bundled: false, sha256: sha256.to_string(), files, unpacked_bytes }
+        let sha256 = sha256.to_string();
+        Self { name, version, licence, imports, stubs, bundled: false, sha256, files, unpacked_bytes }
     }
 }
 
@@ -124,6 +128,7 @@ fn package_entries(list: &PackageList, bundled: bool) -> Vec<PackageJson> {
         version: package.version.clone(),
         licence: package.licence.clone(),
         imports: package.imports.clone(),
+        stubs: Vec::new(),
         bundled,
         sha256: package.sha256.to_string(),
         files: None,
@@ -147,7 +152,8 @@ fn list(args: &ListArgs) -> anyhow::Result<()> {
             (false, true) => "bundled",
             (false, false) => "added",
         };
-        let texts = [&package.name, &package.version, &package.imports.join(" "), from, &package.licence];
+        let imports = [package.imports.as_slice(), &package.stubs].concat().join(" ");
+        let texts = [&package.name, &package.version, &imports, from, &package.licence];
         texts.map(str::to_owned)
     });
     out_report(args.json, &packages, || table(["NAME", "VERSION", "IMPORT", "FROM", "LICENCE"].map(Left), rows))

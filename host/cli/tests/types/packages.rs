@@ -54,11 +54,13 @@ impl Packages {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Writes a wheel with one package. Returns its path.
+    /// Writes a wheel with one package. A name such as `x_stubs` stands for the types of `x`. Returns the wheel's path.
     fn wheel(&self, name: &str, files: &[(&str, &str)]) -> String {
         let path = self.0.path().join(format!("{name}-1.0-py3-none-any.whl")).to_str().unwrap().to_owned();
         let metadata = (format!("{name}-1.0.dist-info/METADATA"), json!(format!("Name: {name}\nVersion: 1.0\n\n")));
-        let files = files.iter().map(|(file, content)| (format!("{name}/{file}"), json!(content)));
+        let package =
+            name.strip_suffix("_stubs").map_or_else(|| name.to_owned(), |described| format!("{described}-stubs"));
+        let files = files.iter().map(|(file, content)| (format!("{package}/{file}"), json!(content)));
         let files: serde_json::Map<_, _> = files.chain([metadata]).collect();
         let mut python =
             Command::new("python3").args(["-c", WRITE_WHEEL, &path]).stdin(Stdio::piped()).spawn().unwrap();
@@ -161,6 +163,45 @@ fn packages_of_an_image_have_types_only_in_the_image() {
         let (found, stderr) = packages.check(&["--runtime", runtime], script);
         assert_eq!(found, Some(code), "{runtime} {script}: {stderr}");
     }
+}
+
+#[test]
+#[ignore = "downloads the type checker; `.ci/full` runs it"]
+fn stubs_describe_included_packages() {
+    let stubs = [
+        ("__init__.pyi", "class ndarray:\n    size: int\ndef arange(stop: int) -> ndarray: ...\n"),
+        ("linalg.pyi", "def norm(x: object) -> float: ...\n"),
+    ];
+    let scripts = [
+        ("import numpy\nnumpy.arange(3).sise", Some("missing-attribute")),
+        ("import numpy\nnumpy.arange('3')", Some("invalid-argument-type")),
+        ("import numpy.linalg\nnumpy.linalg.norm()", Some("missing-argument")),
+        ("import numpy\nprint(numpy.arange(3).size + 1)", None),
+        ("import pandas\npandas.anything", None),
+    ];
+    let packages = Packages::new();
+    let wheel = packages.wheel("numpy_stubs", &stubs);
+    packages.succeed(&["image", "build", "typed", "--from", "python", "--wheel", &wheel]);
+    let check_all = |runtime: &str, has_types: bool| {
+        for (script, rule) in scripts {
+            let (code, stderr) = packages.check(&["--runtime", runtime], script);
+            match rule.filter(|_| has_types) {
+                None => assert_eq!((code, stderr.as_str()), (Some(0), ""), "{runtime} {script}"),
+                Some(rule) => assert!(code == Some(1) && stderr.contains(&format!("[{rule}]")), "{script}: {stderr}"),
+            }
+        }
+    };
+    check_all("typed", true);
+    check_all("python", false);
+    packages.succeed(&["packages", "add", &wheel]);
+    check_all("python", true);
+    // The stubs do not replace the package.
+    let output = packages.run(&["run", "-e", "import numpy; print(numpy.arange(3))"]);
+    assert_eq!((text(&output.stdout).as_str(), text(&output.stderr).as_str()), ("[0 1 2]\n", ""));
+    let listed = packages.run(&["packages", "list", "--json"]);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let added = listed.as_array().unwrap().iter().find(|package| package["bundled"] == false).unwrap();
+    assert_eq!((&added["imports"], &added["stubs"]), (&json!([]), &json!(["numpy-stubs"])));
 }
 
 #[test]
