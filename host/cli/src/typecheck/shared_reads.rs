@@ -1,6 +1,7 @@
 //! Values that are read once, on a separate thread, and shared by all checks.
 //!
-//! A check waits for a value only within its limits. The read continues after that, so that a later check has the value.
+//! A check waits for a value only within its limits. The thread continues after that, so that a later check has the
+//! value.
 
 use std::{
     collections::BTreeMap,
@@ -28,8 +29,8 @@ impl<T: Clone + Send + 'static> SharedReads<T> {
         Self { reads: Mutex::default(), retry_after }
     }
 
-    /// Returns the value with this key. If there is none, or if `is_valid` returns `false` for it, calls `read` on a new
-    /// thread. `read` returns a substitute as its error if it fails: only checks before the next attempt use it.
+    /// Returns the value with this key. If the value is missing, or `is_valid` returns `false` for it, calls `read` on a
+    /// new thread. A `read` that fails returns a substitute, which only checks before the next attempt use.
     ///
     /// # Errors
     /// Fails if the check exceeds its limits before the value is available, or if no thread can be started.
