@@ -96,7 +96,7 @@ fn packages_of_types_are_added_and_do_not_overlap() {
     let added = own.add("types_six-1-py3-none-any.whl", &wheel("types-six", "1", &files), &taken).unwrap();
     assert_eq!((added.imports.len(), added.stubs), (0, vec!["six-stubs".to_owned()]));
     assert!(own.files().unwrap().iter().any(|(path, _)| path == "six-stubs/moves/x.pyi"));
-    // Another version of the package replaces its types.
+    // A newer version replaces the types.
     own.add("types_six-2-py3-none-any.whl", &wheel("types-six", "2", &files), &taken).unwrap();
     let other = wheel("other", "1", &["other.py", "six-stubs/__init__.pyi"]);
     let error = own.add("other-1-py3-none-any.whl", &other, &taken).unwrap_err().to_string();
