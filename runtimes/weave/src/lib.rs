@@ -49,6 +49,7 @@ mod body;
 mod charges;
 mod component;
 mod depth;
+mod direct;
 mod glue;
 mod guest;
 mod lengths;
