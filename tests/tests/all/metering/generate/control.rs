@@ -32,7 +32,7 @@ impl Generator {
         let callee = self.dice.pick(&of_this);
         let (params, results) = FUNCTIONS[callee];
         self.values(params);
-        if self.dice.below(3) == 0 {
+        if self.is_listed(callee) && self.dice.below(3) == 0 {
             // An index that is a random value usually traps, so most calls use the index of the function.
             match self.dice.below(8) {
                 0 => self.value(I32),
