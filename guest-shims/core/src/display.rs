@@ -76,26 +76,27 @@ impl Display {
     pub fn data(&self, media_type: &str) -> Option<&[u8]> {
         self.forms.iter().find(|form| form.media_type == media_type).map(|form| &*form.data)
     }
+}
 
-    /// Decodes a driver's message: `D`, or `R` for a result, followed by each form's type and data, each with a length
-    /// prefix.
-    fn decode(message: &[u8]) -> Option<Self> {
-        let (kind, mut rest) = message.split_first()?;
-        let is_result = match kind {
-            b'D' => false,
-            b'R' => true,
-            _ => return None,
-        };
-        let mut forms: Vec<Form> = Vec::new();
-        while !rest.is_empty() && forms.len() < MAX_FORMS {
-            let media_type = media_type(field(&mut rest)?)?;
-            let data = field(&mut rest)?.to_vec();
-            if forms.iter().all(|form| form.media_type != media_type) {
-                forms.push(Form { media_type, data });
-            }
+/// Decodes a driver's message: `D`, or `R` for a result, followed by each form's type and data, each with a length
+/// prefix. Returns `None` if the message is invalid.
+#[must_use]
+pub fn decode_display(message: &[u8]) -> Option<Display> {
+    let (kind, mut rest) = message.split_first()?;
+    let is_result = match kind {
+        b'D' => false,
+        b'R' => true,
+        _ => return None,
+    };
+    let mut forms: Vec<Form> = Vec::new();
+    while !rest.is_empty() && forms.len() < MAX_FORMS {
+        let media_type = media_type(field(&mut rest)?)?;
+        let data = field(&mut rest)?.to_vec();
+        if forms.iter().all(|form| form.media_type != media_type) {
+            forms.push(Form { media_type, data });
         }
-        (!forms.is_empty()).then_some(Self { forms, is_result })
     }
+    (!forms.is_empty()).then_some(Display { forms, is_result })
 }
 
 impl From<CapturedDisplays> for Displays {
@@ -103,7 +104,7 @@ impl From<CapturedDisplays> for Displays {
     fn from(CapturedDisplays { messages, mut dropped }: CapturedDisplays) -> Self {
         let mut retained = Vec::new();
         for message in messages {
-            match Display::decode(&message) {
+            match decode_display(&message) {
                 Some(display) => retained.push(display),
                 None => dropped = dropped.saturating_add(1),
             }

@@ -129,6 +129,10 @@ impl<M: LinearMemory + ?Sized, P: Platform> Host for CallHost<'_, M, P> {
         self.ctx.output(stream, bytes);
     }
 
+    fn display(&mut self, message: &[u8]) {
+        self.ctx.platform.display(message);
+    }
+
     fn stdin(&mut self) -> Result<Option<Vec<u8>>, Stop> {
         self.ctx.stdin(self.fuel_left, self.memory)
     }

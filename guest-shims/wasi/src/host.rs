@@ -67,6 +67,12 @@ pub trait Host {
     /// passed on.
     fn output(&mut self, stream: Stream, bytes: &[u8]);
 
+    /// Called with each retained message to the displays device, so that the host can stream it. Default: ignores the
+    /// message.
+    fn display(&mut self, message: &[u8]) {
+        let _ = message;
+    }
+
     /// Returns standard input that was not provided in advance. Called when the guest reads and no bytes remain.
     /// Returns `None` at the end of the input. Must be cancellable, and must end with [`Stop::Deadline`] no later than
     /// the deadline. Default: `None`.

@@ -41,6 +41,10 @@ pub trait Platform: Sized {
     /// Receives output when the host accepts it from the guest.
     fn output(&mut self, _stream: Stream, _bytes: &[u8]) {}
 
+    /// Receives a display when the host retains it, as the guest's message for
+    /// [`decode_display`](crate::decode_display). The message can be invalid.
+    fn display(&mut self, _message: &[u8]) {}
+
     /// Waits for standard input that was not provided in advance. Returns `None` at the end of the input, or if a soft
     /// stop ends the wait.
     fn stdin<M: LinearMemory + ?Sized>(

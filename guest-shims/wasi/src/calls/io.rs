@@ -356,6 +356,7 @@ fn show<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32>
     // The message is moved twice: to this buffer, and to the embedder.
     host.charge(prices::bytes(u64::from(total)).saturating_mul(2))?;
     let message = gather(host, regions)?;
+    host.display(&message);
     wasi.displays.keep(message);
     Ok(total)
 }

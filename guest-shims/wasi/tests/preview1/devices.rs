@@ -218,6 +218,7 @@ fn displays_after_an_oversized_one_are_dropped() {
         }
         let shown = shown(&mut guest);
         assert_eq!((shown.messages.len(), shown.dropped), (held, dropped), "{writes:?}");
+        assert_eq!(std::mem::take(&mut guest.host.displays), shown.messages, "the host receives no dropped display");
     }
 }
 

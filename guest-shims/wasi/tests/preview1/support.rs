@@ -34,6 +34,8 @@ pub(crate) struct FakeHost {
     pub(crate) deadline_ns: u64,
     pub(crate) slept: Vec<u64>,
     pub(crate) streamed: Vec<(Stream, Vec<u8>)>,
+    /// Messages to the displays device that the host has received.
+    pub(crate) displays: Vec<Vec<u8>>,
     /// Messages that the guest has written to the tools device.
     pub(crate) messages: Vec<Vec<u8>>,
     /// Replies that the guest has yet to read from the tools device. When none are left, reads return nothing.
@@ -53,6 +55,7 @@ impl FakeHost {
             deadline_ns: 10_000_000_000,
             slept: Vec::new(),
             streamed: Vec::new(),
+            displays: Vec::new(),
             messages: Vec::new(),
             replies: VecDeque::new(),
             moved: 0,
@@ -123,6 +126,10 @@ impl Host for FakeHost {
 
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
         self.streamed.push((stream, bytes.to_vec()));
+    }
+
+    fn display(&mut self, message: &[u8]) {
+        self.displays.push(message.to_vec());
     }
 
     fn tool_send(&mut self, message: &[u8]) -> Result<(), Stop> {

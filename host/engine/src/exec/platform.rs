@@ -20,7 +20,7 @@ use glovebox_wasi::{Stop, Stream};
 use crate::{
     CancelToken,
     exec::{
-        request::{OnOutput, StdinSource},
+        request::{OnDisplay, OnOutput, StdinSource},
         suspend::Suspension,
     },
     tools::ThreadRunner,
@@ -42,6 +42,7 @@ pub(crate) struct EnginePlatform {
     /// Fuel that the execution used before the guest was entered.
     pub(crate) used_fuel: u64,
     pub(crate) on_output: Option<OnOutput>,
+    pub(crate) on_display: Option<OnDisplay>,
     /// The function that provides standard input. Taken when it is called.
     pub(crate) stdin: Option<StdinSource>,
     /// Set if the caller can suspend the execution.
@@ -71,10 +72,10 @@ impl EnginePlatform {
         Self::default().begin(Duration::ZERO)
     }
 
-    /// Drops the listener and the standard input. A retained guest would otherwise keep alive all values that the
-    /// listener and the input own, for example the guest's own session.
-    pub(crate) fn forget_listener(&mut self) {
-        (self.on_output, self.stdin) = (None, None);
+    /// Drops the listeners and the standard input. A retained guest would otherwise keep alive all values that the
+    /// listeners and the input own, for example the guest's own session.
+    pub(crate) fn forget_listeners(&mut self) {
+        (self.on_output, self.on_display, self.stdin) = (None, None, None);
     }
 }
 
@@ -102,6 +103,12 @@ impl Platform for EnginePlatform {
     fn output(&mut self, stream: Stream, bytes: &[u8]) {
         if let Some(listener) = &mut self.on_output {
             listener(stream, bytes);
+        }
+    }
+
+    fn display(&mut self, message: &[u8]) {
+        if let Some(listener) = &mut self.on_display {
+            listener(message);
         }
     }
 

@@ -2,10 +2,11 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
+use glovebox_core::decode_display;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CancelToken, JsonText, PendingToolCalls, Recording, SourceKind, Stream, Suspended, Tool,
+    CancelToken, Display, JsonText, PendingToolCalls, Recording, SourceKind, Stream, Suspended, Tool,
     exec::{
         platform::Budget,
         suspend::{self, Suspension},
@@ -18,6 +19,9 @@ pub const SANDBOX_NAME: &str = "<sandbox>";
 
 /// A listener that receives a guest's output while the guest runs.
 pub(crate) type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
+
+/// A listener that receives a guest's displays while the guest runs, each as a message for [`decode_display`].
+pub(crate) type OnDisplay = Box<dyn FnMut(&[u8]) + Send>;
 
 /// The function that provides standard input. Called at the guest's first read beyond the bytes of [`Request::stdin`].
 pub(crate) type StdinSource = Box<dyn FnOnce() -> Vec<u8> + Send>;
@@ -72,6 +76,7 @@ pub(crate) struct RequestOptions {
     pub(crate) cancel: Option<CancelToken>,
     pub(crate) cancel_after: Option<Duration>,
     pub(crate) on_output: Option<OnOutput>,
+    pub(crate) on_display: Option<OnDisplay>,
     pub(crate) if_busy: IfBusy,
     /// Tools in addition to the sandbox's tools.
     pub(crate) tools: Vec<Tool>,
@@ -305,6 +310,26 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn on_output(mut self, listener: impl FnMut(Stream, &[u8]) + Send + 'static) -> Self {
         self.options.on_output = Some(Box::new(listener));
+        self
+    }
+
+    /// Calls `listener` with each display, such as a table or a picture, while the guest runs. The listener receives
+    /// the displays of [`Execution::displays`](crate::Execution::displays), in the same order.
+    ///
+    /// The listener runs on the execution's thread, and the guest waits for it. When a [`Suspended`] execution is
+    /// resumed, the listener receives the displays from before the suspension again.
+    #[must_use]
+    pub fn on_display(self, mut listener: impl FnMut(Display) + Send + 'static) -> Self {
+        self.on_display_message(move |message| {
+            if let Some(display) = decode_display(message) {
+                listener(display);
+            }
+        })
+    }
+
+    /// Like [`on_display`](Self::on_display), but with messages for [`decode_display`], which can be invalid.
+    pub(crate) fn on_display_message(mut self, listener: impl FnMut(&[u8]) + Send + 'static) -> Self {
+        self.options.on_display = Some(Box::new(listener));
         self
     }
 }

@@ -170,6 +170,7 @@ impl<'a> PreparedRequest<'a> {
             budget: self.options.budget.clone(),
             used_fuel: self.translation.as_ref().map_or(0, |translation| translation.fuel),
             on_output: self.options.on_output.take(),
+            on_display: self.options.on_display.take(),
             stdin,
             suspension: self.options.suspension.clone(),
             progress: None,

@@ -59,7 +59,7 @@ impl SessionTurn<'_> {
             guest.ctx_mut().renew(request.start());
             let (roots, own) = backend.roots_and_commits();
             let executed = request.execute(guest, roots, false, own);
-            guest.ctx_mut().platform.forget_listener();
+            guest.ctx_mut().platform.forget_listeners();
             let executed = executed?;
             if let Some(whole) = executed.committed.all_committed() {
                 backend.committed(whole, history);

@@ -60,3 +60,26 @@ fn listener_receives_output_of_a_started_execution() {
     assert_eq!(started.read_output(Stream::Stdout, 0, 100), b"on\n");
     assert!(matches!(started.advance(Vec::new(), Some(Duration::ZERO)).unwrap(), Step::Running));
 }
+
+#[test]
+fn listener_receives_each_display_while_the_script_runs() {
+    let script = (
+        "display('one')\ntools.ask(q=1)\ndisplay('two')\ndisplay('over the limit')",
+        "display('one'); await tools.ask({q: 1}); display('two'); display('over the limit')",
+    );
+    for language in BOTH {
+        // A display of three letters takes less than 30 bytes, including its media type and its lengths.
+        let sandbox = stepped(language, &[], |policy| policy.limits.display_bytes = 60);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let request = Request::new(of(language, script.0, script.1))
+            .on_display(move |display| sender.send(display).unwrap_or_default());
+        let started = sandbox.start(request).unwrap();
+        let requests = needs(&started, Vec::new());
+        let mut shown: Vec<_> = receiver.try_iter().collect();
+        assert_eq!(shown.len(), 1, "the script waits for an answer");
+        let execution = done(&started, vec![answer(&requests[0], 1)]);
+        shown.extend(receiver.try_iter());
+        assert_eq!((shown, execution.displays_dropped), (execution.displays.clone(), 1), "{language}");
+        assert_eq!(execution.displays.len(), 2, "{language}");
+    }
+}
