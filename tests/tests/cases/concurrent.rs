@@ -113,6 +113,28 @@ const SUSPENDING: [Scenario; 17] = [
     },
 ];
 
+/// The scenarios with displays.
+const DISPLAYS: [Scenario; 8] = [
+    scenario("displays-live", "one two three"),
+    scenario("displays-late", "one two one two"),
+    Scenario { name: "displays-limited", expected: "1 2", host: |policy, _| policy.limits.display_bytes = 60 },
+    scenario("displays-many", "1000 1000 1000"),
+    scenario("displays-dropped", "one 1"),
+    scenario("displays-session", "one text/html two"),
+    scenario("displays-resumed", "one one one two"),
+    Scenario {
+        name: "displays-over-quota",
+        expected: "one",
+        // The stream of events reserves 800,000 bytes, so there is no room for a call with 400,000.
+        host: |policy, quotas| {
+            let limits = &mut policy.limits;
+            [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes] = [1_000, 1_000, 1_000];
+            limits.tool_bytes = 800_000;
+            quotas.held_bytes = 1 << 20;
+        },
+    },
+];
+
 /// Limits the byte quota to 32 MiB, of which each event stream reserves 65,536 bytes.
 fn small_streams(policy: &mut Policy, quotas: &mut Quotas) {
     let limits = &mut policy.limits;
@@ -122,7 +144,7 @@ fn small_streams(policy: &mut Policy, quotas: &mut Quotas) {
 }
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
-    let scenarios = SCENARIOS.iter().chain(&SUSPENDING).chain(&SESSIONS).map(|scenario| {
+    let scenarios = SCENARIOS.iter().chain(&DISPLAYS).chain(&SUSPENDING).chain(&SESSIONS).map(|scenario| {
         program_trial(format!("concurrent/{}", scenario.name), "concurrent", |bytes| scenario.check(bytes))
     });
     let mut trials: Vec<_> = scenarios.collect();

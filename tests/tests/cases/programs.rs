@@ -181,6 +181,10 @@ fn the_asynchronous_program_runs_scripts(bytes: &[u8]) -> Result<(), Failed> {
         (r#"run-all(["1 / 0"])"#, r#"[err("raised ZeroDivisionError: division by zero")]"#),
         (r#"run-all(["print(1"])"#, r#"[err("1:6: SyntaxError: \'(\' was never closed")]"#),
         (r#"converse("print(tools.shout(text='a')['TEXT'])")"#, r#"ok(["shout {\"text\":\"a\"}", "A"])"#),
+        (
+            r#"converse("display({'text/html': '<b>'}, raw=True); tools.shout()")"#,
+            r#"ok(["text/html, 3 bytes", "shout {}"])"#,
+        ),
         (r#"count("one two three")"#, r#"ok("3 13\n")"#),
         (r#"pause("print(1)")"#, r#"err("the script has ended without a call")"#),
         (r#"transfer("x = len(x) + tools.ask(n=1)", "2")"#, r#"ok("3")"#),

@@ -1,7 +1,7 @@
 //! Executions that run while the component does other work.
 
 use super::{Event, StreamReader, sandbox as raw};
-use crate::{CallFailure, Error, Execution};
+use crate::{CallFailure, Display, Error, Execution};
 
 /// An execution that runs while the component reads its output, answers its tool calls, or does other work.
 ///
@@ -15,8 +15,11 @@ use crate::{CallFailure, Error, Execution};
 /// let tools = [Tool::new("now", "The time, in the words of a clock.")];
 /// let started = Sandbox::python().concurrent().start("print(tools.now())", &tools).await?;
 /// let (stdout, mut events) = (started.stdout()?, started.events()?);
-/// while let Some(Event::ToolRequest(call)) = events.next().await {
-///     started.answer(call.id, Ok("\"half past six\"".into()))?;
+/// while let Some(event) = events.next().await {
+///     match event {
+///         Event::ToolRequest(call) => started.answer(call.id, Ok("\"half past six\"".into()))?,
+///         Event::Display(index) => println!("{:?}", started.display(index)?.forms),
+///     }
 /// }
 /// assert_eq!(stdout.collect().await, b"half past six\n");
 /// println!("{}", started.finish().await?.outcome);
@@ -45,14 +48,25 @@ impl Started {
         Ok(self.raw.stderr()?)
     }
 
-    /// Opens a stream of the script's calls to the component's tools. Each call to this method opens a new stream,
-    /// which begins with all unanswered calls and ends when the execution has ended. A call appears in the stream as
-    /// soon as the script makes it, even if the script does not wait for the answer.
+    /// Opens a stream of the script's displays and of its calls to the component's tools. Each call to this method
+    /// opens a new stream, which begins with all displays so far and all unanswered calls. The stream ends when the
+    /// execution has ended. A call appears in the stream as soon as the script makes it, even if the script does not
+    /// wait for the answer, but after all displays that the script has shown before the call.
     ///
     /// # Errors
     /// Same as [`stdout`](Self::stdout).
     pub fn events(&self) -> Result<StreamReader<Event>, Error> {
         Ok(self.raw.events()?)
+    }
+
+    /// Returns a display of the script, such as a table or a picture, by its index in [`Event::Display`] or in
+    /// `displays` of the result. The content is untrusted.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the display does not exist, and [`Error::QuotaExceeded`] if the result of the
+    /// execution exceeds the quota.
+    pub fn display(&self, index: u32) -> Result<Display, Error> {
+        Ok(self.raw.display(index)?)
     }
 
     /// Answers a call with a result as JSON text, or with a failure that becomes an exception in the script. Ignores an

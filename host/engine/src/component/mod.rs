@@ -125,7 +125,7 @@ pub fn add_to_linker_async<T: SandboxView + 'static>(linker: &mut Linker<T>) -> 
 ///
 /// Calls of one component run concurrently, each on its own thread, and no thread of the embedder waits for a script.
 /// Call components in [`Store::run_concurrent`](wasmtime::Store::run_concurrent). If a component drops a call, the
-/// call's script is cancelled. Output and tool calls are streams, which the host buffers only within the policy's
+/// call's script is cancelled. Output and events are streams, which the host buffers only within the policy's
 /// limits. Files and saved sessions are streams, whose bytes count against [`Quotas::held_bytes`].
 ///
 /// # Errors

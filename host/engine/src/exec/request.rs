@@ -77,6 +77,8 @@ pub(crate) struct RequestOptions {
     pub(crate) cancel_after: Option<Duration>,
     pub(crate) on_output: Option<OnOutput>,
     pub(crate) on_display: Option<OnDisplay>,
+    /// Dropped as soon as the caller can see the end of a started execution.
+    pub(crate) after_end: Option<Box<dyn Send>>,
     pub(crate) if_busy: IfBusy,
     /// Tools in addition to the sandbox's tools.
     pub(crate) tools: Vec<Tool>,
@@ -325,6 +327,12 @@ impl<'a> Request<'a> {
                 listener(display);
             }
         })
+    }
+
+    /// Keeps `guard` until the caller can see the end of the started execution. Without `start`, drops it earlier.
+    pub(crate) fn after_end(mut self, guard: impl Send + 'static) -> Self {
+        self.options.after_end = Some(Box::new(guard));
+        self
     }
 
     /// Like [`on_display`](Self::on_display), but with messages for [`decode_display`], which can be invalid.

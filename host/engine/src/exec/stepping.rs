@@ -384,7 +384,7 @@ impl SteppingState {
                 listener(stream, new);
             }
         };
-        let suspension = request.options.suspension.clone();
+        let (suspension, after_end) = (request.options.suspension.clone(), request.options.after_end.take());
         let worked = panic::catch_unwind(AssertUnwindSafe(|| {
             let mut request = request.on_output(on_output);
             request.options.pending = Some(Arc::clone(&self.pending));
@@ -407,6 +407,7 @@ impl SteppingState {
         };
         let has_output = end.is_ok();
         self.end.set(end).ok();
+        drop(after_end);
         if has_output {
             self.transcript.close();
         }

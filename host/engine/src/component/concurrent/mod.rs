@@ -1,7 +1,8 @@
 //! Version 0.3.0 of the contract, for components that make asynchronous calls. The calls of one component run
-//! concurrently, each on its own thread, and output and tool calls are streams.
+//! concurrently, each on its own thread, and output and events are streams.
 
 mod call;
+mod live;
 mod observers;
 mod sandbox;
 mod session;

@@ -1,13 +1,11 @@
 //! The functions of interface `sandbox` that need no handle. Both versions of the contract share the methods of
 //! `Caller`.
 
-use std::{sync::Arc, task::Waker};
-
 use wasmtime::component::{Accessor, HasSelf, Resource};
 
 use super::{
     call::{Call, runtime_bytes, tool_bytes},
-    observers::Observers,
+    live::LiveExecution,
     started::ConcurrentExecution,
     wit::{Host, HostWithStore},
 };
@@ -158,16 +156,16 @@ impl Call {
         self.start_in(sandbox, StartRequest { suspendable: Some(suspendable), ..start })
     }
 
-    /// Starts an execution in `sandbox`. The execution's output, calls and end wake the execution's observers.
+    /// Starts an execution in `sandbox`. The execution's output, displays, calls and end wake the execution's
+    /// observers.
     fn start_in(&mut self, sandbox: Sandbox, start: StartRequest<'_>) -> Result<ConcurrentExecution, SandboxFailure> {
         let tool_bytes = sandbox.policy().limits.tool_bytes;
         let started = self.take_started_share()?;
-        let observers = Arc::new(Observers::default());
-        let there = Arc::clone(&observers);
-        let request = start.request.on_output(move |_, _| there.wake_all());
+        let live = LiveExecution::default();
+        let request = live.listen(start.request);
         let start = StartRequest { request, retains_files: false, ..start };
         let stepped = self.caller.start(started, sandbox, start)?;
-        stepped.started.pending().observe(Waker::from(Arc::clone(&observers)));
-        Ok(ConcurrentExecution::new(stepped, observers, tool_bytes))
+        live.observe(&stepped.started);
+        Ok(ConcurrentExecution::new(stepped, live, tool_bytes))
     }
 }

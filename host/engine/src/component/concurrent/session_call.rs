@@ -1,10 +1,8 @@
 //! A call into a session, which can run concurrently with calls into other sessions.
 
-use std::{sync::Arc, task::Waker};
-
 use wasmtime::component::{Accessor, HasSelf, Resource};
 
-use super::{call::Call, observers::Observers, started::ConcurrentExecution};
+use super::{call::Call, live::LiveExecution, started::ConcurrentExecution};
 use crate::{
     CancelToken,
     component::{
@@ -89,7 +87,7 @@ impl SessionCall {
 /// An execution that has begun in a session.
 pub(super) struct SessionExecution {
     stepped: StartedResource,
-    observers: Arc<Observers>,
+    live: LiveExecution,
     tool_bytes: u64,
 }
 
@@ -97,13 +95,13 @@ impl SessionExecution {
     /// Adds the guard that keeps the session busy until the component drops the execution.
     pub(super) fn with_guard(mut self, stepping: BusyGuard) -> ConcurrentExecution {
         self.stepped.stepping = Some(stepping);
-        ConcurrentExecution::new(self.stepped, self.observers, self.tool_bytes)
+        ConcurrentExecution::new(self.stepped, self.live, self.tool_bytes)
     }
 }
 
 impl Call {
-    /// Starts an execution in a session. The execution's output, calls and end wake the execution's observers.
-    /// `until_end` is dropped when the execution has ended.
+    /// Starts an execution in a session. The execution's output, displays, calls and end wake the execution's
+    /// observers. `until_end` is dropped when the execution has ended.
     pub(super) fn start_in_session(
         &mut self,
         session: SessionResource,
@@ -111,14 +109,13 @@ impl Call {
         until_end: impl Send + 'static,
     ) -> Result<SessionExecution, SandboxFailure> {
         let started = self.take_started_share()?;
-        let observers = Arc::new(Observers::default());
-        let there = Arc::clone(&observers);
+        let live = LiveExecution::default();
         let SessionStartRequest { request, suspendable } = start;
-        let start = SessionStartRequest { request: request.on_output(move |_, _| there.wake_all()), suspendable };
+        let start = SessionStartRequest { request: live.listen(request), suspendable };
         let tool_bytes = session.session().sandbox().policy().limits.tool_bytes;
         let stepped = self.caller.start_in_session(session, started, start, until_end)?;
-        stepped.started.pending().observe(Waker::from(Arc::clone(&observers)));
-        Ok(SessionExecution { stepped, observers, tool_bytes })
+        live.observe(&stepped.started);
+        Ok(SessionExecution { stepped, live, tool_bytes })
     }
 }
 

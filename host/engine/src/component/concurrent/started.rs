@@ -12,8 +12,9 @@ use std::{
 use wasmtime::component::{Access, Accessor, HasSelf, Resource, StreamReader};
 
 use super::{
-    observers::{Observer, Observers},
-    streams::{Calls, Output},
+    live::LiveExecution,
+    observers::Observer,
+    streams::{Events, Output},
     suspending::SuspendedBytes,
     wit::{Event, HostStarted, HostStartedWithStore},
 };
@@ -24,7 +25,7 @@ use crate::{
         convert::SandboxFailure,
         quotas::{QuotaShare, QuotaUse},
         started::StartedResource,
-        wit::types::{CallFailure, Execution, SandboxError},
+        wit::types::{CallFailure, Display, Execution, SandboxError},
     },
     exec::stepping,
 };
@@ -37,7 +38,7 @@ pub struct ConcurrentExecution(Arc<ExecutionState>);
 #[derive(Debug)]
 struct ExecutionState {
     stepped: StartedResource,
-    observers: Arc<Observers>,
+    live: LiveExecution,
     /// Maximum size of one call's arguments, in bytes.
     tool_bytes: u64,
     /// `true` while a call to `finish` waits.
@@ -56,9 +57,9 @@ impl Drop for FinishGuard {
 }
 
 impl ConcurrentExecution {
-    pub(super) fn new(stepped: StartedResource, observers: Arc<Observers>, tool_bytes: u64) -> Self {
+    pub(super) fn new(stepped: StartedResource, live: LiveExecution, tool_bytes: u64) -> Self {
         let (is_awaited, suspended) = (AtomicBool::new(false), SuspendedBytes::default());
-        Self(Arc::new(ExecutionState { stepped, observers, tool_bytes, is_awaited, suspended }))
+        Self(Arc::new(ExecutionState { stepped, live, tool_bytes, is_awaited, suspended }))
     }
 
     pub(super) fn stepped(&self) -> &StartedResource {
@@ -85,7 +86,19 @@ impl ConcurrentExecution {
     }
 
     pub(super) fn observer(&self) -> Observer {
-        self.0.observers.observer()
+        self.0.live.observers().observer()
+    }
+
+    /// Returns the number of displays so far.
+    pub(super) fn display_count(&self) -> usize {
+        // The live displays are freed when the result is available.
+        let in_result = || Some(self.started().execution()?.displays.len());
+        self.0.live.display_count().or_else(in_result).unwrap_or(0)
+    }
+
+    fn display(&self, index: u32) -> Option<crate::Display> {
+        let index = usize::try_from(index).ok()?;
+        self.0.live.display(index).or_else(|| self.started().execution()?.displays.get(index).cloned())
     }
 
     fn awaiting(&self) -> Result<FinishGuard, SandboxError> {
@@ -154,7 +167,7 @@ impl<T: Send + 'static> HostStartedWithStore<T> for HasSelf<SandboxCtx> {
         let ctx = access.get();
         let (execution, handle) = ctx.stream_of(&started)?;
         let bytes = ctx.caller.meter.take(QuotaUse::Bytes(execution.tool_bytes()))?;
-        Ok(StreamReader::new(access, Calls::new(execution, [handle, bytes]))?)
+        Ok(StreamReader::new(access, Events::new(execution, [handle, bytes]))?)
     }
 
     async fn finish(
@@ -194,6 +207,19 @@ impl HostStarted for SandboxCtx {
             }
             error => error.into(),
         })
+    }
+
+    fn display(&mut self, started: Resource<ConcurrentExecution>, index: u32) -> Result<Display, SandboxFailure> {
+        let execution = self.check_present()?.get(&started)?;
+        if let Some(display) = execution.display(index) {
+            return Ok(display.into());
+        }
+        if let Some(error) = execution.stepped().left.over_quota.get() {
+            return Err(error.clone().into());
+        }
+        let count = execution.display_count();
+        let text = format!("`index`: display {index} does not exist; the execution has {count} displays so far");
+        Err(SandboxError::InvalidArgument(text).into())
     }
 
     fn cancel(&mut self, started: Resource<ConcurrentExecution>) -> wasmtime::Result<()> {

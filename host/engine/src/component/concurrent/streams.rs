@@ -1,7 +1,7 @@
 //! The streams of a started execution. The host produces their contents when the component reads, so an unread stream
-//! holds no memory. Output is copied directly to the component's memory. Tool calls are buffered in the host until the
+//! holds no memory. Output is copied directly to the component's memory. Events are buffered in the host until the
 //! component's task receives them. The buffers are charged, because reads can be pending on many streams at the same
-//! time.
+//! time. The event of a display is only its index, so that the buffers stay small.
 
 use std::{
     collections::BTreeSet,
@@ -24,8 +24,8 @@ use crate::{Stream, ToolRequest, component::quotas::QuotaShare};
 /// Maximum number of bytes per read or write of a byte stream.
 pub(super) const MAX_CHUNK_BYTES: usize = 1 << 20;
 
-/// Maximum number of tool calls per read.
-const MAX_CALLS: usize = 16;
+/// Maximum number of events per read.
+const MAX_EVENTS: usize = 16;
 
 /// A stream of an execution's output, starting at the first byte.
 pub(super) struct Output {
@@ -36,9 +36,11 @@ pub(super) struct Output {
     _share: QuotaShare,
 }
 
-/// A stream of the calls to the component's tools.
-pub(super) struct Calls {
+/// A stream of the displays, as indices, and of the calls to the component's tools.
+pub(super) struct Events {
     execution: ConcurrentExecution,
+    /// The number of displays that the component has read.
+    displays_read: usize,
     /// The indices of the pending calls that the component has read.
     seen: BTreeSet<usize>,
     observer: Observer,
@@ -53,14 +55,14 @@ impl Output {
     }
 }
 
-impl Calls {
+impl Events {
     pub(super) fn new(execution: ConcurrentExecution, shares: [QuotaShare; 2]) -> Self {
         let observer = execution.observer();
-        Self { execution, seen: BTreeSet::new(), observer, _shares: shares }
+        Self { execution, displays_read: 0, seen: BTreeSet::new(), observer, _shares: shares }
     }
 }
 
-/// Returns the result of a read when no output and no call is available.
+/// Returns the result of a read when no output and no event is available.
 fn nothing(has_ended: bool, is_cancelled: bool) -> Poll<wasmtime::Result<StreamResult>> {
     if has_ended {
         Poll::Ready(Ok(StreamResult::Dropped))
@@ -118,7 +120,7 @@ impl<D: 'static> StreamProducer<D> for Output {
     }
 }
 
-impl<D: 'static> StreamProducer<D> for Calls {
+impl<D: 'static> StreamProducer<D> for Events {
     type Item = Event;
     type Buffer = VecBuffer<Event>;
 
@@ -130,15 +132,29 @@ impl<D: 'static> StreamProducer<D> for Calls {
         is_cancelled: bool,
     ) -> Poll<wasmtime::Result<StreamResult>> {
         self.observer.observe(context);
-        let Self { execution, seen, .. } = &mut *self;
-        if execution.started().has_ended() {
-            return Poll::Ready(Ok(StreamResult::Dropped));
-        }
-        let room = destination.remaining(store.as_context_mut()).unwrap_or(MAX_CALLS).min(MAX_CALLS);
-        let Some(calls) = execution.started().pending().new_calls(seen, room, execution.tool_bytes()) else {
-            return nothing(false, is_cancelled);
+        let Self { execution, displays_read, seen, .. } = &mut *self;
+        // Checks for the end before counting. If the check came later, a display from between the two steps could be
+        // missed.
+        let has_ended = execution.started().has_ended();
+        let room = destination.remaining(store.as_context_mut()).unwrap_or(MAX_EVENTS).min(MAX_EVENTS);
+        let mut seen_after = seen.clone();
+        let calls = if has_ended || *displays_read < execution.display_count() {
+            None
+        } else {
+            execution.started().pending().new_calls(&mut seen_after, room, execution.tool_bytes())
         };
-        let events: Vec<_> = calls.into_iter().map(Event::from).collect();
+        // Counts again: a call must not precede a display that the script has shown before the call.
+        let count = execution.display_count();
+        let events: Vec<_> = if *displays_read < count {
+            let displays = *displays_read..count.min(displays_read.saturating_add(room));
+            *displays_read = displays.end;
+            displays.filter_map(|index| u32::try_from(index).ok().map(Event::Display)).collect()
+        } else if let Some(calls) = calls {
+            *seen = seen_after;
+            calls.into_iter().map(Event::from).collect()
+        } else {
+            return nothing(has_ended, is_cancelled);
+        };
         destination.set_buffer(events.into());
         Poll::Ready(Ok(StreamResult::Completed))
     }

@@ -1,6 +1,7 @@
 //! A component that uses version 0.3.0 of the contract. The host calls the export once for each scenario; some
 //! scenarios misuse the sandbox. A scenario returns its findings as text, or an error of the sandbox.
 
+mod displays;
 mod files;
 mod hostile;
 mod sessions;
@@ -37,6 +38,7 @@ export!(Concurrent);
 impl Guest for Concurrent {
     async fn scenario(name: String) -> Result<String, String> {
         let done = match name.as_str() {
+            name if name.starts_with("displays-") => displays::scenario(name).await,
             name if name.starts_with("session-") => sessions::scenario(name).await,
             name if name.starts_with("suspend-") => suspending::scenario(name).await,
             "validate" => validate().await,
@@ -101,7 +103,7 @@ async fn read(stream: &mut StreamReader<u8>, count: usize) -> Vec<u8> {
 }
 
 async fn next_call(events: &mut StreamReader<Event>) -> ToolRequest {
-    let Some(Event::ToolRequest(request)) = events.next().await else { panic!("the events ended") };
+    let Some(Event::ToolRequest(request)) = events.next().await else { panic!("the next event is no call") };
     request
 }
 

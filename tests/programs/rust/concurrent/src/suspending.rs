@@ -41,7 +41,7 @@ pub fn repeatable() -> Policy {
     Policy { clock: Some(Clock::Fixed(1_000_000_000)), entropy: Some(Entropy::Seeded(7)), ..policy() }
 }
 
-async fn start_suspendable(source: &str, policy: Policy) -> Result<Started, SandboxError> {
+pub async fn start_suspendable(source: &str, policy: Policy) -> Result<Started, SandboxError> {
     sandbox::start_suspendable(Runtime::Javascript, request(source), policy, vec![tool("ask")]).await
 }
 

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use glovebox_guest::{
-    Execution, IfExists, Outcome, Sandbox, SessionOptions, Tool,
+    Execution, Form, IfExists, Outcome, Sandbox, SessionOptions, Tool,
     concurrent::{self, Event, Started, join_all},
 };
 
@@ -14,7 +14,7 @@ wit_bindgen::generate!({
         world parallel {
             /// Runs all scripts at the same time. Returns what each of them printed.
             export run-all: async func(scripts: list<string>) -> list<result<string, string>>;
-            /// Runs a script that can call `tools.shout`. Returns its calls and what it printed.
+            /// Runs a script that can call `tools.shout`. Returns its calls and what it displayed and printed.
             export converse: async func(script: string) -> result<list<string>, string>;
             /// Runs a script until it calls `tools.ask`. Returns the suspended script.
             export pause: async func(script: string) -> result<list<u8>, string>;
@@ -79,20 +79,30 @@ fn printed(execution: Execution) -> Result<String, Box<dyn Error>> {
     }
 }
 
-/// Answers the tool calls of a script, and reads what it prints.
+/// Answers the tool calls of a script, and reads what it displays and prints.
 async fn converse(script: String) -> Result<Vec<String>, Box<dyn Error>> {
     let tools = [Tool::new("shout", "Returns its arguments in capital letters.")];
     let started = python().start(script, &tools).await?;
     let (stdout, mut events) = (started.stdout()?, started.events()?);
     let mut lines = Vec::new();
-    while let Some(Event::ToolRequest(call)) = events.next().await {
-        // The arguments are JSON, such as `{"text":"hello"}`.
-        started.answer(call.id, Ok(call.arguments.to_uppercase()))?;
-        lines.push(format!("{} {}", call.name, call.arguments));
+    while let Some(event) = events.next().await {
+        match event {
+            // The arguments are JSON, such as `{"text":"hello"}`.
+            Event::ToolRequest(call) => {
+                started.answer(call.id, Ok(call.arguments.to_uppercase()))?;
+                lines.push(format!("{} {}", call.name, call.arguments));
+            }
+            // A table or a picture, in one or more media types.
+            Event::Display(index) => lines.extend(started.display(index)?.forms.iter().map(described)),
+        }
     }
     let output = String::from_utf8(stdout.collect().await)?;
     lines.extend(output.lines().map(str::to_owned));
     Ok(lines)
+}
+
+fn described(form: &Form) -> String {
+    format!("{}, {} bytes", form.media_type, form.data.len())
 }
 
 fn ask() -> Tool {
@@ -126,8 +136,12 @@ async fn unpause(suspended: Vec<u8>, answer: String) -> Result<String, Box<dyn E
 
 /// Answers the call of a script. Returns what the script printed.
 async fn finished(resumed: &Started, answer: String) -> Result<String, Box<dyn Error>> {
-    if let Some(Event::ToolRequest(call)) = resumed.events()?.next().await {
-        resumed.answer(call.id, Ok(answer))?;
+    let mut events = resumed.events()?;
+    while let Some(event) = events.next().await {
+        if let Event::ToolRequest(call) = event {
+            resumed.answer(call.id, Ok(answer))?;
+            break;
+        }
     }
     printed(resumed.finish().await?)
 }
