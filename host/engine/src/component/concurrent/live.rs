@@ -17,7 +17,7 @@ pub(super) struct LiveExecution {
     displays: Arc<LiveDisplays>,
 }
 
-/// The displays of a running execution, as the guest's messages. The guest cannot show more than `limits.display_bytes`,
+/// The displays of a running execution, as the guest's messages. Their total size is at most `limits.display_bytes`,
 /// which the execution's share of the byte quota includes.
 #[derive(Debug)]
 struct LiveDisplays(Mutex<Option<Vec<Arc<[u8]>>>>);
