@@ -29,7 +29,8 @@ const WASI: [&str; 6] = ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:
 const SANDBOX: &str = "glovebox:sandbox/";
 
 /// Prefixes of the asynchronous sandbox interfaces. Any patch version matches.
-const CONCURRENT_SANDBOX: [&str; 2] = ["glovebox:sandbox/sandbox@0.3.", "glovebox:sandbox/session@0.3."];
+const CONCURRENT_SANDBOX: [&str; 3] =
+    ["glovebox:sandbox/sandbox@0.3.", "glovebox:sandbox/session@0.3.", "glovebox:sandbox/tools@0.3."];
 
 /// A loader of applications. Create one loader per program and engine; clones are cheap.
 #[derive(Clone)]

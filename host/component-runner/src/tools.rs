@@ -1,19 +1,23 @@
 //! Components that provide tools for scripts.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{fmt, path::Path, sync::Arc, time::Instant};
 
 use glovebox::{Resource, Tool, ToolCall, ToolError, ToolErrorKind, json_weight};
 use wasmtime::component::{InstancePre, Val};
 
 use crate::{
     AppConfig, AppOutcome, Applications, Export, LoadError, RunError,
-    applications::read,
+    applications::{WasiComponent, read},
     run::{Call, Job, run},
     store::StoreState,
 };
 
 /// The prefix of the interface that a tools component exports. Any patch version matches.
 const INTERFACE: &str = "glovebox:sandbox/tools@0.2.";
+
+/// The prefix of the asynchronous interface, whose calls have a third argument. A component that exports both is called
+/// through this one.
+const CONCURRENT_INTERFACE: &str = "glovebox:sandbox/tools@0.3.";
 
 /// Maximum number of tools in a component, as documented in `wit/tools.wit`.
 const MAX_TOOLS: usize = 1_024;
@@ -22,7 +26,8 @@ const MAX_TOOLS: usize = 1_024;
 /// caller defines.
 const MAX_SCHEMAS_WEIGHT: u64 = 32 << 20;
 
-/// A component of the `tool-provider` world. Scripts can call the tools that it exports.
+/// A component of the `tool-provider` world, of version 0.2.0 or of the draft of version 0.3.0. Scripts can call the
+/// tools that it exports.
 ///
 /// Each call runs in a new instance, with the limits of `config` and the deadline of the call. Calls can therefore run
 /// concurrently, and scripts cannot see each other's data. A trap ends only its own call: the script receives a
@@ -46,6 +51,8 @@ struct Provider {
     instance: InstancePre<StoreState<()>>,
     instance_bytes: u64,
     call: Export,
+    /// `true` if the interface has version 0.3.
+    takes_info: bool,
     config: AppConfig,
 }
 
@@ -75,15 +82,20 @@ impl ToolsComponent {
     ) -> Result<Self, LoadError> {
         let name = name.into();
         let loaded = applications.load_wasi_component(&name, bytes)?;
-        let function = |function: &str| {
-            let mut exports = loaded.exports.iter();
-            exports.find(|export| export.name.starts_with(INTERFACE) && export.function == function).cloned()
+        let functions = |interface: &str| {
+            let function = |function: &str| {
+                let mut exports = loaded.exports.iter();
+                exports.find(|export| export.name.starts_with(interface) && export.function == function).cloned()
+            };
+            Some((function("list-tools")?, function("call")?))
         };
-        let (Some(list), Some(call)) = (function("list-tools"), function("call")) else {
+        let concurrent = functions(CONCURRENT_INTERFACE);
+        let takes_info = concurrent.is_some();
+        let Some((list, call)) = concurrent.or_else(|| functions(INTERFACE)) else {
             return Err(LoadError::NoTools { name });
         };
-        let provider =
-            Arc::new(Provider { name, instance: loaded.instance, instance_bytes: loaded.instance_bytes, call, config });
+        let WasiComponent { instance, instance_bytes, .. } = loaded;
+        let provider = Arc::new(Provider { name, instance, instance_bytes, call, takes_info, config });
         let wrong = |reason: String| LoadError::ToolList { name: provider.name.clone(), reason };
         let listed = provider.enter(&list, Vec::new(), None).map_err(|error| wrong(error.to_string()))?;
         let listed = listed.map_err(|outcome| wrong(outcome.describe()))?;
@@ -176,7 +188,10 @@ fn tool_of(provider: &Arc<Provider>, described: Val) -> Result<Tool, String> {
 impl Provider {
     /// Calls the component for one tool call and returns its result, which should be JSON.
     fn answer(&self, call: &ToolCall, arguments: String) -> Result<String, ToolError> {
-        let given = vec![Val::String(call.name.clone()), Val::String(arguments)];
+        let mut given = vec![Val::String(call.name.clone()), Val::String(arguments)];
+        if self.takes_info {
+            given.push(info(call));
+        }
         let returned = match self.enter(&self.call, given, Some(call)) {
             Ok(Ok(returned)) => returned,
             // The script receives no details, because a trap message can contain the component's internals.
@@ -198,6 +213,18 @@ impl Provider {
             _ => Err(format!("the answer from tool `{}` has an unexpected type", call.name).into()),
         }
     }
+}
+
+/// Returns the WIT `call-info` record of a call.
+fn info(call: &ToolCall) -> Val {
+    let some = |value| Val::Option(Some(Box::new(value)));
+    let left = call.deadline.saturating_duration_since(Instant::now());
+    let fields = [
+        ("id", Val::U64(u64::try_from(call.index).unwrap_or(u64::MAX))),
+        ("session-id", call.session_id.clone().map_or(Val::Option(None), |id| some(Val::String(id)))),
+        ("timeout-ms", some(Val::U64(u64::try_from(left.as_millis()).unwrap_or(u64::MAX)))),
+    ];
+    Val::Record(fields.map(|(name, value)| (name.to_owned(), value)).into())
 }
 
 /// Returns the error that the script receives for a call that did not return.

@@ -135,6 +135,18 @@ const DISPLAYS: [Scenario; 8] = [
     },
 ];
 
+/// The scenarios that call the host's tools.
+const TOOLS: [Scenario; 7] = [
+    scenario("tools-list", "meet pause null"),
+    scenario("tools-several", "nullnullnullnullnullnullnullnullnullnull"),
+    scenario("tools-forwarded", "10\n"),
+    scenario("tools-refused", "null"),
+    scenario("tools-dropped", "null"),
+    Scenario { name: "tools-too-many", expected: "4 6", host: |_, quotas| quotas.started = 4 },
+    // Each call reserves 1 MiB for its result.
+    Scenario { name: "tools-held-bytes", expected: "null", host: |_, quotas| quotas.held_bytes = 3 << 19 },
+];
+
 /// Limits the byte quota to 32 MiB, of which each event stream reserves 65,536 bytes.
 fn small_streams(policy: &mut Policy, quotas: &mut Quotas) {
     let limits = &mut policy.limits;
@@ -144,9 +156,10 @@ fn small_streams(policy: &mut Policy, quotas: &mut Quotas) {
 }
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
-    let scenarios = SCENARIOS.iter().chain(&DISPLAYS).chain(&SUSPENDING).chain(&SESSIONS).map(|scenario| {
-        program_trial(format!("concurrent/{}", scenario.name), "concurrent", |bytes| scenario.check(bytes))
-    });
+    let scenarios =
+        SCENARIOS.iter().chain(&DISPLAYS).chain(&TOOLS).chain(&SUSPENDING).chain(&SESSIONS).map(|scenario| {
+            program_trial(format!("concurrent/{}", scenario.name), "concurrent", |bytes| scenario.check(bytes))
+        });
     let mut trials: Vec<_> = scenarios.collect();
     trials.push(program_trial("concurrent/execute", "concurrent", fuel_equals_the_library));
     trials.push(program_trial("concurrent/session-fuel", "concurrent", session_fuel_equals_the_library));

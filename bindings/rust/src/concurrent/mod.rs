@@ -20,19 +20,23 @@
 //!   work.
 //! * [`Session`] is an interpreter that persists between executions. Calls into different sessions can run at the same
 //!   time.
+//! * [`call_tool`] calls a tool of another component, or of the host, such as a tool that a script has requested.
 
 mod session;
 mod started;
 mod tasks;
 
-use bindings::glovebox::sandbox0_3_0::{sandbox, session as sessions};
+use bindings::glovebox::sandbox0_3_0::{sandbox, session as sessions, tools};
 
-use crate::{Diagnostic, Error, Execution, InputFile, Policy, ProviderInfo, Request, SessionOptions, Tool};
+use crate::{
+    CallFailure, Diagnostic, Error, Execution, InputFile, Policy, ProviderInfo, Request, SessionOptions, Tool,
+};
 
 pub use sandbox::{Event, ToolRequest};
 pub use session::Session;
 pub use started::Started;
 pub use tasks::{join_all, stream};
+pub use tools::CallInfo;
 pub use wit_bindgen::{StreamReader, StreamResult, StreamWriter};
 
 #[allow(
@@ -57,6 +61,7 @@ mod bindings {
             world client {
                 import glovebox:sandbox/sandbox@0.3.0;
                 import glovebox:sandbox/session@0.3.0;
+                import glovebox:sandbox/tools@0.3.0;
             }
         ",
         with: {
@@ -78,6 +83,36 @@ pub fn info() -> ProviderInfo {
 #[must_use]
 pub fn default_policy() -> Policy {
     sandbox::default_policy()
+}
+
+/// Lists the tools of the component that is composed with yours (`wac plug`), or else of the host. Pass them to
+/// [`Sandbox::start`] to let scripts call them.
+#[must_use]
+pub fn list_tools() -> Vec<Tool> {
+    tools::list_tools()
+}
+
+/// Calls one of the tools of [`list_tools`]. The arguments are the text of a JSON object, and the result is JSON text.
+/// Several calls can run at the same time. Dropping a call cancels it.
+///
+/// ```no_run
+/// use glovebox_guest::{Error, concurrent::{CallInfo, Started, ToolRequest, call_tool}};
+///
+/// /// Forwards a script's call, and answers it.
+/// async fn forward(started: &Started, call: ToolRequest) -> Result<(), Error> {
+///     let info = CallInfo { id: call.id, session_id: None, timeout_ms: None };
+///     started.answer(call.id, call_tool(call.name, call.arguments, info).await)
+/// }
+/// ```
+///
+/// # Errors
+/// Fails if the tool fails, or if the host refuses the call.
+pub async fn call_tool(
+    name: impl Into<String>,
+    arguments: impl Into<String>,
+    info: CallInfo,
+) -> Result<String, CallFailure> {
+    tools::call(name.into(), arguments.into(), info).await
 }
 
 /// A sandbox with asynchronous calls, from [`crate::Sandbox::concurrent`].

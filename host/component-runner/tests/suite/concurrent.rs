@@ -3,12 +3,12 @@
 use std::sync::{Arc, Barrier};
 
 use glovebox::{
-    Policy, Resource, Tool,
+    Policy, Resource, Sandbox, Tool,
     component::{Quotas, SandboxHost},
 };
-use glovebox_component_runner::{AppConfig, AppOutcome, AppReport, Applications};
+use glovebox_component_runner::{AppConfig, AppLimits, AppOutcome, AppReport, Applications, ToolsComponent};
 
-use crate::support::{component, concurrent_agent, config, prepared, world};
+use crate::support::{component, concurrent_agent, concurrent_tools, config, prepared, world};
 
 /// Runs the command in `fixtures/concurrent.wat`, which executes the script twice at the same time.
 fn run(script: &str, host: &SandboxHost, config: &AppConfig) -> AppReport {
@@ -68,4 +68,17 @@ fn waiting_tasks_count_as_handles() {
     let AppOutcome::Trapped { words } = leak(10_000) else { panic!("the number of tasks is not limited") };
     assert!(words.contains("handle limit"), "{words}");
     assert_eq!(leak(100), AppOutcome::Returned, "each run has its own tasks");
+}
+
+#[test]
+fn tools_of_version_0_3_receive_the_origin_of_their_calls() {
+    let applications = Applications::new(&prepared()).unwrap();
+    let config = config(|config| config.limits = AppLimits::for_tools());
+    let tools = ToolsComponent::load_bytes(&applications, "tools", &concurrent_tools(), config).unwrap();
+    let tool = tools.tools().remove(0);
+    let sandbox = Sandbox::builder(&prepared()).tool(tool).build().unwrap();
+    let script = "try:\n    tools.a()\nexcept tools.ToolError:\n    print('trapped')\nprint(tools.a())";
+    let execution = sandbox.execute(script).unwrap();
+    // The component accepts only the second call.
+    assert_eq!(execution.stdout.text(), "trapped\n7\n", "{}", execution.stderr.text());
 }

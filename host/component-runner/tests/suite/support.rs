@@ -121,6 +121,15 @@ pub(crate) fn concurrent_agent(script: &str) -> Vec<u8> {
     encoded(include_str!("../fixtures/concurrent.wat"), script, &resolve, world)
 }
 
+/// Returns the tools component in `fixtures/concurrent-tools.wat`.
+pub(crate) fn concurrent_tools() -> Vec<u8> {
+    let mut resolve = Resolve::default();
+    resolve.push_dir(wit("")).unwrap();
+    let (package, _) = resolve.push_dir(wit("0.3")).unwrap();
+    let world = resolve.select_world(&[package], Some("tool-provider")).unwrap();
+    encoded(include_str!("../fixtures/concurrent-tools.wat"), "", &resolve, world)
+}
+
 /// Returns the path of a directory in `wit/`.
 fn wit(directory: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit").join(directory)

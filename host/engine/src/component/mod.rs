@@ -119,9 +119,9 @@ pub fn add_to_linker_async<T: SandboxView + 'static>(linker: &mut Linker<T>) -> 
     async_linker::add_tools(linker)
 }
 
-/// Adds the interfaces `sandbox` and `session` of `glovebox:sandbox@0.3.0` to a linker. Version 0.3.0 is a draft, which
-/// can change. The interfaces of version 0.2.0 can be added to the same linker, and both versions share the store's
-/// quotas.
+/// Adds the interfaces `sandbox`, `session` and `tools` of `glovebox:sandbox@0.3.0` to a linker. Version 0.3.0 is a
+/// draft, which can change. The interfaces of version 0.2.0 can be added to the same linker, and both versions share the
+/// store's quotas.
 ///
 /// Calls of one component run concurrently, each on its own thread, and no thread of the embedder waits for a script.
 /// Call components in [`Store::run_concurrent`](wasmtime::Store::run_concurrent). If a component drops a call, the

@@ -25,7 +25,7 @@ use super::{
         },
     },
 };
-use crate::{CancelToken, Files, Sandbox, ToolOutcome, exec::platform::Budget, tools::DirectCall};
+use crate::{CancelToken, Files, Limits, Sandbox, ToolOutcome, exec::platform::Budget, tools::DirectCall};
 
 /// Returns the maximum fuel of an execution outside sessions. Setting the `context` variable can use as much fuel as
 /// the script.
@@ -162,31 +162,33 @@ impl Host for SandboxCtx {
     }
 }
 
-impl tools::Host for SandboxCtx {
-    fn list_tools(&mut self) -> wasmtime::Result<Vec<Tool>> {
-        let tools = self.caller.host.0.tools.iter().map(|tool| Tool {
+impl Caller {
+    /// Lists the host's tools.
+    pub(super) fn list_tools(&self) -> Vec<Tool> {
+        let tools = self.host.0.tools.iter().map(|tool| Tool {
             name: tool.name.clone(),
             description: tool.description.clone(),
             arguments_schema: Some(tool.schema.to_string()),
         });
-        Ok(tools.collect())
+        tools.collect()
     }
 
-    fn call(&mut self, name: String, arguments: String) -> wasmtime::Result<Result<String, CallFailure>> {
-        let host = &self.caller.host.0;
-        let failed = |kind, message: &str| Ok(Err(CallFailure { kind, message: message.to_owned() }));
-        if let Err(QuotaError(quota)) = self.caller.meter.call() {
+    /// Calls one of the host's tools within `limits`, and blocks the calling thread. No other call may use `cancel`.
+    pub(super) fn call_tool(
+        &self,
+        name: &str,
+        arguments: &str,
+        limits: &Limits,
+        cancel: CancelToken,
+    ) -> Result<String, CallFailure> {
+        let host = &self.host.0;
+        let failed = |kind, message: &str| Err(CallFailure { kind, message: message.to_owned() });
+        if let Err(QuotaError(quota)) = self.meter.call() {
             return failed(ToolError::Limit, &quota);
         }
-        let call = DirectCall {
-            name: &name,
-            arguments: &arguments,
-            limits: &host.grant.0.limits,
-            origin: &self.caller.id,
-            cancel: self.caller.cancel.child(),
-        };
+        let call = DirectCall { name, arguments, limits, origin: &self.id, cancel };
         match call.make(&host.toolbox, &host.engine.0.tool_threads) {
-            ToolOutcome::Returned(Some(result)) => Ok(Ok(result)),
+            ToolOutcome::Returned(Some(result)) => Ok(result),
             ToolOutcome::Failed { kind, message: Some(message) } => failed(kind.into(), &message),
             ToolOutcome::Unfinished => failed(ToolError::Failed, "the call was cancelled"),
             // The record of a single call always has room for the result.
@@ -194,6 +196,17 @@ impl tools::Host for SandboxCtx {
                 failed(ToolError::Failed, "the result of the call was lost")
             }
         }
+    }
+}
+
+impl tools::Host for SandboxCtx {
+    fn list_tools(&mut self) -> wasmtime::Result<Vec<Tool>> {
+        Ok(self.caller.list_tools())
+    }
+
+    fn call(&mut self, name: String, arguments: String) -> wasmtime::Result<Result<String, CallFailure>> {
+        let (caller, limits) = (&self.caller, &self.caller.host.0.grant.0.limits);
+        Ok(caller.call_tool(&name, &arguments, limits, caller.cancel.child()))
     }
 }
 

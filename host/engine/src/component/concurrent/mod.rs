@@ -11,15 +11,17 @@ mod session_streams;
 mod started;
 mod streams;
 mod suspending;
+mod tools;
 
-use self::glovebox::sandbox0_3_0::{sandbox as wit, session as wit_session};
+use self::glovebox::sandbox0_3_0::{sandbox as wit, session as wit_session, tools as wit_tools};
 use wasmtime::component::{HasSelf, Linker};
 
 use super::{SandboxCtx, SandboxView, convert::SandboxFailure};
 
 pub(super) fn add_to_linker<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     wit::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)?;
-    wit_session::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)
+    wit_session::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)?;
+    wit_tools::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)
 }
 
 wasmtime::component::bindgen!({
@@ -30,6 +32,7 @@ wasmtime::component::bindgen!({
         world host {
             import glovebox:sandbox/sandbox@0.3.0;
             import glovebox:sandbox/session@0.3.0;
+            import glovebox:sandbox/tools@0.3.0;
         }
     ",
     world: "glovebox:host-concurrent/host",

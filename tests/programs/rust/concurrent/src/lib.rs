@@ -8,6 +8,7 @@ mod sessions;
 mod suspending;
 mod suspending_sessions;
 mod tasks;
+mod tools;
 
 use glovebox::{
     sandbox0_2_0::types::{
@@ -26,6 +27,7 @@ wit_bindgen::generate!({
         world concurrent {
             import glovebox:sandbox/sandbox@0.3.0;
             import glovebox:sandbox/session@0.3.0;
+            import glovebox:sandbox/tools@0.3.0;
             export scenario: async func(name: string) -> result<string, string>;
         }
     ",
@@ -41,6 +43,7 @@ impl Guest for Concurrent {
             name if name.starts_with("displays-") => displays::scenario(name).await,
             name if name.starts_with("session-") => sessions::scenario(name).await,
             name if name.starts_with("suspend-") => suspending::scenario(name).await,
+            name if name.starts_with("tools-") => tools::scenario(name).await,
             "validate" => validate().await,
             "execute" => execute().await,
             "several" => several().await,
