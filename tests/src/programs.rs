@@ -16,12 +16,13 @@ const PROVIDERS: &str = "guest-shims/component/build";
 /// The script that builds the programs.
 const PROGRAMS: &str = "tests/programs/build";
 /// The programs tested at every push.
-const AT_EVERY_PUSH: [&str; 14] = [
+const AT_EVERY_PUSH: [&str; 15] = [
     "agent-rust",
     "agent-c",
     "runner",
     "calculator",
     "concurrent",
+    "concurrent-relay",
     "parallel",
     "prices",
     "cases",

@@ -1,7 +1,8 @@
 //! Version 0.3.0 of the contract: the scenarios of the program `concurrent`, in a host with a single thread.
 
 use std::{
-    sync::{Arc, Barrier, OnceLock},
+    collections::BTreeMap,
+    sync::{Arc, Barrier, Mutex},
     thread,
     time::{Duration, Instant},
 };
@@ -161,6 +162,11 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
             program_trial(format!("concurrent/{}", scenario.name), "concurrent", |bytes| scenario.check(bytes))
         });
     let mut trials: Vec<_> = scenarios.collect();
+    // The same calls through another component, which forwards them to the host's tools.
+    trials.extend(TOOLS.iter().filter(|scenario| scenario.name != "tools-dropped").map(|scenario| {
+        let name = format!("concurrent/composed/{}", scenario.name);
+        program_trial(name, "concurrent-relay", |bytes| scenario.check(bytes))
+    }));
     trials.push(program_trial("concurrent/execute", "concurrent", fuel_equals_the_library));
     trials.push(program_trial("concurrent/session-fuel", "concurrent", session_fuel_equals_the_library));
     for name in ["leak", "session-leak"] {
@@ -180,13 +186,16 @@ impl Scenario {
     }
 }
 
+/// Returns a compiled program. Compiles each program once; the programs differ in length.
 fn compiled(bytes: &[u8]) -> &'static InstancePre<SandboxCtx> {
-    static COMPILED: OnceLock<InstancePre<SandboxCtx>> = OnceLock::new();
-    COMPILED.get_or_init(|| {
+    static COMPILED: Mutex<BTreeMap<usize, &'static InstancePre<SandboxCtx>>> = Mutex::new(BTreeMap::new());
+    let mut compiled = COMPILED.lock().unwrap();
+    *compiled.entry(bytes.len()).or_insert_with(|| {
         let engine = Engine::default();
         let mut linker = Linker::new(&engine);
         add_to_linker_concurrent(&mut linker).unwrap();
-        linker.instantiate_pre(&Component::new(&engine, bytes).unwrap()).unwrap()
+        let instance = linker.instantiate_pre(&Component::new(&engine, bytes).unwrap()).unwrap();
+        &*Box::leak(Box::new(instance))
     })
 }
 
