@@ -16,7 +16,7 @@ const PROVIDERS: &str = "guest-shims/component/build";
 /// The script that builds the programs.
 const PROGRAMS: &str = "tests/programs/build";
 /// The programs tested at every push.
-const AT_EVERY_PUSH: [&str; 15] = [
+const AT_EVERY_PUSH: [&str; 16] = [
     "agent-rust",
     "agent-c",
     "runner",
@@ -24,6 +24,7 @@ const AT_EVERY_PUSH: [&str; 15] = [
     "concurrent",
     "concurrent-relay",
     "parallel",
+    "parallel-rates",
     "prices",
     "cases",
     "forward",

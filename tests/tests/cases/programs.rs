@@ -22,7 +22,7 @@ const LANGUAGES: [&str; 4] = ["rust", "c", "javascript", "python"];
 
 /// The imports that programs may have, as prefixes of interface names. A Rust library only imports the interfaces of
 /// its bindings, and no system interfaces.
-const IMPORTS: [(&str, &[&str]); 7] = [
+const IMPORTS: [(&str, &[&str]); 8] = [
     ("agent-rust", &["glovebox:sandbox/", "wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/"]),
     ("agent-c", &["glovebox:sandbox/", "wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/"]),
     // These languages' toolchains import all of `wasi:cli/command`, even if it is unused.
@@ -30,7 +30,18 @@ const IMPORTS: [(&str, &[&str]); 7] = [
     ("agent-python", &WHOLE_COMMAND),
     ("calculator", &["glovebox:sandbox/"]),
     ("forward", &["glovebox:sandbox/"]),
-    ("parallel", &["glovebox:sandbox/types@0.2.0", "glovebox:sandbox/sandbox@0.3.0", "glovebox:sandbox/session@0.3.0"]),
+    ("parallel", &ASYNCHRONOUS),
+    // The other component implements the tools.
+    (
+        "parallel-rates",
+        &["glovebox:sandbox/types@0.2.0", "glovebox:sandbox/sandbox@0.3.0", "glovebox:sandbox/session@0.3.0"],
+    ),
+];
+const ASYNCHRONOUS: [&str; 4] = [
+    "glovebox:sandbox/types@0.2.0",
+    "glovebox:sandbox/sandbox@0.3.0",
+    "glovebox:sandbox/session@0.3.0",
+    "glovebox:sandbox/tools@0.3.0",
 ];
 const WHOLE_COMMAND: [&str; 7] =
     ["glovebox:sandbox/", "wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
@@ -50,6 +61,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     }
     trials.push(program_trial("programs/runner", "runner", the_first_program_runs_scripts));
     trials.push(program_trial("programs/parallel", "parallel", the_asynchronous_program_runs_scripts));
+    trials.push(program_trial("programs/parallel-rates", "parallel-rates", scripts_call_the_composed_tools));
     if whole_matrix() {
         // `cargo component build` builds this component from the same source.
         trials.push(program_trial("programs/runner-component", "runner-component", the_first_program_runs_scripts));
@@ -162,6 +174,29 @@ fn the_first_program_runs_scripts(bytes: &[u8]) -> Result<(), Failed> {
 }
 
 /// Calls the exports of the asynchronous program in `docs/use-from-a-component.md`.
+/// Composes a component that runs scripts with a component that implements their tools.
+fn scripts_call_the_composed_tools(bytes: &[u8]) -> Result<(), Failed> {
+    let application = Applications::new(engine())?.load_bytes("parallel-rates", bytes)?;
+    let host = SandboxHost::builder(engine()).build()?;
+    let calls = [
+        (r#"with-tools("print(tools.rate(of='EUR') + 1)")"#, r#"ok("118\n")"#),
+        (
+            r#"with-tools("import asyncio\nasync def main():\n  rates = [tools.rate.aio(of=c) for c in ('EUR', 'GBP') * 5]\n  print(sum(await asyncio.gather(*rates)))\nasyncio.run(main())")"#,
+            r#"ok("1255\n")"#,
+        ),
+        (r#"with-tools("tools.rate(of='?')")"#, r#"err("raised ToolError: nobody trades this currency")"#),
+        (r#"with-tools("tools.rate()")"#, "err("),
+        (r#"with-tools("print(1)")"#, r#"ok("1\n")"#),
+    ];
+    for (call, expected) in calls {
+        let ended = application.invoke(call, &host, &AppConfig::default())?;
+        assert_eq!(ended.sandbox.handles, 0, "handles that were not dropped");
+        let value = ended.value.ok_or_else(|| ended.outcome.describe())?;
+        assert!(value.starts_with(expected), "{call}: {value}, expected {expected}");
+    }
+    Ok(())
+}
+
 fn the_asynchronous_program_runs_scripts(bytes: &[u8]) -> Result<(), Failed> {
     let application = Applications::new(engine())?.load_bytes("parallel", bytes)?;
     // Each of two scripts waits for the other.

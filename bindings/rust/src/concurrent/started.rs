@@ -1,6 +1,12 @@
 //! Executions that run while the component does other work.
 
-use super::{Event, StreamReader, sandbox as raw};
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    task::Poll,
+};
+
+use super::{Event, StreamReader, ToolRequest, sandbox as raw};
 use crate::{CallFailure, Display, Error, Execution};
 
 /// An execution that runs while the component reads its output, answers its tool calls, or does other work.
@@ -77,6 +83,59 @@ impl Started {
     /// unanswered.
     pub fn answer(&self, id: u64, answer: Result<String, CallFailure>) -> Result<(), Error> {
         Ok(self.raw.answer(id, answer.as_deref())?)
+    }
+
+    /// Answers the script's calls with the results of `handler`, until the execution has ended. Handles at most
+    /// `limits.tool-calls-at-once` calls at the same time. Ignores displays. When the execution ends, the futures of calls
+    /// that are still being handled are dropped.
+    ///
+    /// ```no_run
+    /// use glovebox_guest::{Error, Sandbox, concurrent::{CallInfo, call_tool, list_tools}};
+    ///
+    /// # async fn example() -> Result<(), Error> {
+    /// // Lets a script call the tools of another component.
+    /// let started = Sandbox::python().concurrent().start("print(tools.rate(of='EUR'))", &list_tools()).await?;
+    /// started.answer_calls(|call| {
+    ///     let info = CallInfo { id: call.id, session_id: None, timeout_ms: None };
+    ///     call_tool(call.name, call.arguments, info)
+    /// }).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::QuotaExceeded`] if there are too many handles or bytes. [`Error::InvalidArgument`] if a result is not
+    /// JSON; the execution then continues, and the call has no answer.
+    pub async fn answer_calls<F>(&self, mut handler: impl FnMut(ToolRequest) -> F) -> Result<(), Error>
+    where
+        F: Future<Output = Result<String, CallFailure>>,
+    {
+        let mut events = self.events()?;
+        let mut running: Vec<(u64, Pin<Box<F>>)> = Vec::new();
+        loop {
+            // The read must not be dropped before it ends, because its event would be lost.
+            let mut read = pin!(events.next());
+            let event = poll_fn(|context| {
+                let mut answered = Ok(());
+                running.retain_mut(|(id, call)| match call.as_mut().poll(context) {
+                    Poll::Ready(answer) => {
+                        if answered.is_ok() {
+                            answered = self.answer(*id, answer);
+                        }
+                        false
+                    }
+                    Poll::Pending => true,
+                });
+                match answered {
+                    Ok(()) => read.as_mut().poll(context).map(Ok),
+                    Err(error) => Poll::Ready(Err(error)),
+                }
+            });
+            match event.await? {
+                Some(Event::ToolRequest(call)) => running.push((call.id, Box::pin(handler(call)))),
+                Some(Event::Display(_)) => {}
+                None => return Ok(()),
+            }
+        }
     }
 
     /// Waits for the end of the execution. Dropping the returned future does not cancel the execution.

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use glovebox_guest::{
     Execution, Form, IfExists, Outcome, Sandbox, SessionOptions, Tool,
-    concurrent::{self, Event, Started, join_all},
+    concurrent::{self, CallInfo, Event, Started, ToolRequest, call_tool, join_all, list_tools},
 };
 
 wit_bindgen::generate!({
@@ -16,6 +16,8 @@ wit_bindgen::generate!({
             export run-all: async func(scripts: list<string>) -> list<result<string, string>>;
             /// Runs a script that can call `tools.shout`. Returns its calls and what it displayed and printed.
             export converse: async func(script: string) -> result<list<string>, string>;
+            /// Runs a script that can call the tools of another component. Returns what it printed.
+            export with-tools: async func(script: string) -> result<string, string>;
             /// Runs a script until it calls `tools.ask`. Returns the suspended script.
             export pause: async func(script: string) -> result<list<u8>, string>;
             /// Continues a suspended script with an answer, as JSON. Returns what the script printed.
@@ -41,6 +43,10 @@ impl Guest for Parallel {
 
     async fn converse(script: String) -> Result<Vec<String>, String> {
         converse(script).await.map_err(|error| error.to_string())
+    }
+
+    async fn with_tools(script: String) -> Result<String, String> {
+        with_tools(script).await.map_err(|error| error.to_string())
     }
 
     async fn pause(script: String) -> Result<Vec<u8>, String> {
@@ -103,6 +109,17 @@ async fn converse(script: String) -> Result<Vec<String>, Box<dyn Error>> {
 
 fn described(form: &Form) -> String {
     format!("{}, {} bytes", form.media_type, form.data.len())
+}
+
+/// Forwards the tool calls of a script to another component, each while the others run.
+async fn with_tools(script: String) -> Result<String, Box<dyn Error>> {
+    let started = python().start(script, &list_tools()).await?;
+    let forward = |call: ToolRequest| {
+        let info = CallInfo { id: call.id, session_id: None, timeout_ms: None };
+        call_tool(call.name, call.arguments, info)
+    };
+    started.answer_calls(forward).await?;
+    printed(started.finish().await?)
 }
 
 fn ask() -> Tool {
