@@ -78,25 +78,38 @@ impl Display {
     }
 }
 
-/// Decodes a driver's message: `D`, or `R` for a result, followed by each form's type and data, each with a length
-/// prefix. Returns `None` if the message is invalid.
+/// Decodes a driver's message. Returns `None` if the message is invalid.
 #[must_use]
 pub fn decode_display(message: &[u8]) -> Option<Display> {
+    let (is_result, forms) = parse(message)?;
+    let forms = forms.into_iter().map(|(media_type, data)| Form { media_type, data: data.to_vec() });
+    Some(Display { forms: forms.collect(), is_result })
+}
+
+/// Returns `true` if [`decode_display`] can decode the message. Does not copy the data.
+#[must_use]
+pub fn is_display(message: &[u8]) -> bool {
+    parse(message).is_some()
+}
+
+/// Parses a driver's message: `D`, or `R` for a result, followed by each form's type and data, each with a length
+/// prefix. Returns whether the display is a result, and its forms.
+fn parse(message: &[u8]) -> Option<(bool, Vec<(String, &[u8])>)> {
     let (kind, mut rest) = message.split_first()?;
     let is_result = match kind {
         b'D' => false,
         b'R' => true,
         _ => return None,
     };
-    let mut forms: Vec<Form> = Vec::new();
+    let mut forms: Vec<(String, &[u8])> = Vec::new();
     while !rest.is_empty() && forms.len() < MAX_FORMS {
         let media_type = media_type(field(&mut rest)?)?;
-        let data = field(&mut rest)?.to_vec();
-        if forms.iter().all(|form| form.media_type != media_type) {
-            forms.push(Form { media_type, data });
+        let data = field(&mut rest)?;
+        if forms.iter().all(|(known, _)| *known != media_type) {
+            forms.push((media_type, data));
         }
     }
-    (!forms.is_empty()).then_some(Display { forms, is_result })
+    (!forms.is_empty()).then_some((is_result, forms))
 }
 
 impl From<CapturedDisplays> for Displays {
@@ -180,8 +193,10 @@ mod tests {
     #[test]
     fn malformed_displays_are_dropped() {
         let whole = message(b'D', &[("text/plain", b"a")]);
+        assert!(is_display(&whole));
         for end in 0..whole.len() {
             assert_eq!(shown(vec![whole[..end].to_vec()]).dropped, 1, "{end}");
+            assert!(!is_display(&whole[..end]), "{end}");
         }
         for wrong in [
             "",

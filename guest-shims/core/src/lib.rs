@@ -49,7 +49,7 @@ mod soft_stop;
 pub mod tools;
 
 pub use call::{CallEnd, CallResult, GuestState, Refusal, Usage};
-pub use display::{Display, Displays, Form, decode_display, is_text};
+pub use display::{Display, Displays, Form, decode_display, is_display, is_text};
 pub use execution::{ExecutionCtx, Moment, Platform, WakeReason};
 pub use glovebox_interpreters::{RaisedOutcome, SCRATCH, WORKSPACE};
 pub use guest::{

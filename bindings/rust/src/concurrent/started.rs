@@ -86,8 +86,8 @@ impl Started {
     }
 
     /// Answers the script's calls with the results of `handler`, until the execution has ended. Handles at most
-    /// `limits.tool-calls-at-once` calls at the same time. Ignores displays. When the execution ends, the futures of calls
-    /// that are still being handled are dropped.
+    /// `limits.tool-calls-at-once` calls at the same time. Ignores displays. When the execution ends, drops the futures
+    /// of calls that are still being handled.
     ///
     /// ```no_run
     /// use glovebox_guest::{Error, Sandbox, concurrent::{CallInfo, call_tool, list_tools}};

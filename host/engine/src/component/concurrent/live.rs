@@ -5,7 +5,7 @@ use std::{
     task::Waker,
 };
 
-use glovebox_core::decode_display;
+use glovebox_core::{decode_display, is_display};
 
 use super::observers::Observers;
 use crate::{Display, Request, Started};
@@ -64,7 +64,7 @@ impl LiveExecution {
 
     /// Adds a display. Ignores an invalid message, so that the indices are those of the result.
     fn add(&self, message: &[u8]) {
-        if decode_display(message).is_none() {
+        if !is_display(message) {
             return;
         }
         if let Some(messages) = &mut *self.displays.messages() {
