@@ -58,7 +58,8 @@ const SCENARIOS: [Scenario; 17] = [
 ];
 
 /// The scenarios with sessions.
-const SESSIONS: [Scenario; 15] = [
+const SESSIONS: [Scenario; 16] = [
+    scenario("drop-session-calls", "1\n"),
     scenario("session-state", "5 1\n5"),
     scenario("session-several", "0 1 2 3 4 5 6 7 8 9 "),
     scenario("session-busy", "1"),

@@ -2,6 +2,7 @@
 //! scenarios misuse the sandbox. A scenario returns its findings as text, or an error of the sandbox.
 
 mod displays;
+mod drops;
 mod files;
 mod hostile;
 mod sessions;
@@ -40,6 +41,7 @@ export!(Concurrent);
 impl Guest for Concurrent {
     async fn scenario(name: String) -> Result<String, String> {
         let done = match name.as_str() {
+            "drop-session-calls" => drops::every_session_function().await,
             name if name.starts_with("displays-") => displays::scenario(name).await,
             name if name.starts_with("session-") => sessions::scenario(name).await,
             name if name.starts_with("suspend-") => suspending::scenario(name).await,
