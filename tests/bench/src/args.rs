@@ -9,7 +9,8 @@ const AFTER_HELP: &str = "\
 Each case except `work`, `suspend_*`, `resume_*`, `calls` and `journal` runs `print(1)` or
 `console.log(1)` with the default limits and fuel metering:
   fresh        a new sandbox for each run, through the library
-  component    like fresh, but requested and timed by a component that imports `glovebox:sandbox`
+  component    like fresh, but requested and timed by a component that imports `glovebox:sandbox`;
+               component_async: through the asynchronous functions of version 0.3.0
   live         one session, without checkpoints
   instantiate  creating a sandbox, running nothing
   process      starting `glovebox run -e CODE`, compared with `python3 -I -c CODE` and `node -e CODE`
@@ -37,7 +38,8 @@ less than a millisecond, the first run of each turn is not counted, because it r
 A ratio is the time of the installed interpreter divided by Glovebox's time. The ratio of parallel_n
 is its throughput divided by that of parallel_1. The ratios of checkpoint and hibernate are the time
 of a run in a session, divided by the time of the operation. The ratio of journal is the time of
-calls, divided by its time. For component, the report shows the difference from fresh.
+calls, divided by its time. For component, the report shows the difference from fresh; for
+component_async, from component.
 
 With --serve, 1, 16 and 256 clients request fresh runs, each over one connection. Requests to an empty
 handler alternate with them.";

@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 
 use crate::{
     args::Args,
-    component::ComponentCase,
+    component::{ComponentCase, ContractVersion},
     many::ManySessions,
     parallel::Throughput,
     rival::{Rival, time_process},
@@ -65,6 +65,7 @@ pub(crate) struct RuntimeSamples {
     pub(crate) fresh: Samples,
     /// `None` for a runtime that components cannot use.
     pub(crate) component: Option<Samples>,
+    pub(crate) component_async: Option<Samples>,
     pub(crate) live: Samples,
     pub(crate) instantiate: Samples,
     pub(crate) process: Samples,
@@ -93,6 +94,7 @@ impl RuntimeSamples {
             ("checkpoint", &sessions.checkpoint),
         ];
         cases.extend(self.component.as_ref().map(|samples| ("component", samples)));
+        cases.extend(self.component_async.as_ref().map(|samples| ("component_async", samples)));
         cases.extend(sessions.curve.iter().map(|(case, samples)| (*case, samples)));
         cases.extend([("fork", &sessions.fork), ("hibernate", &sessions.hibernate), ("resume", &sessions.resume)]);
         cases.extend(self.suspended.iter().flat_map(SuspendedSamples::cases));
@@ -115,6 +117,7 @@ pub(crate) struct Subject<'a> {
     /// Like `sandbox`, but on a separate engine, whose memory no other case has used.
     apart: &'a Sandbox,
     component: Option<ComponentCase>,
+    component_async: Option<ComponentCase>,
     rival: Option<&'a Rival>,
     source: &'static str,
     work: &'static str,
@@ -143,13 +146,16 @@ impl<'a> Subject<'a> {
             arguments.extend(["--language".to_owned(), runtime.language.name().to_owned()]);
         }
         arguments.extend(["-e".to_owned(), source.to_owned()]);
-        let component = || ComponentCase::new(engine, runtime, source, sandbox.policy());
-        let component = runtime.offered.then(component).transpose()?;
+        let component = |version| {
+            let component = || ComponentCase::new(engine, runtime, source, sandbox.policy(), version);
+            runtime.offered.then(component).transpose()
+        };
         Ok(Self {
             sandbox,
             saving,
             apart,
-            component,
+            component: component(ContractVersion::Blocking)?,
+            component_async: component(ContractVersion::Asynchronous)?,
             rival,
             source,
             work: work::source(runtime.language),
@@ -176,6 +182,9 @@ impl<'a> Subject<'a> {
             block(&mut measured.fresh, FRESH_PER_TURN, || timed(|| self.sandbox.execute(self.source)))?;
             if let Some(component) = &self.component {
                 component.turn(measured.component.get_or_insert_default(), FRESH_PER_TURN)?;
+            }
+            if let Some(component) = &self.component_async {
+                component.turn(measured.component_async.get_or_insert_default(), FRESH_PER_TURN)?;
             }
             measured.work.push(work::run(self.sandbox, self.work)?);
             if let Some(rival) = self.rival {

@@ -10,7 +10,7 @@ use wit_parser::Resolve;
 
 use crate::samples::Samples;
 
-/// The component's code. `component` replaces the placeholders, which are in capitals.
+/// The component's code, for version 0.2.0 of the contract. `component` replaces the placeholders, which are in capitals.
 const MODULE: &str = include_str!("component.wat");
 
 /// The component's world. It declares only the function of WASI clocks that the component calls, at the contract's
@@ -31,6 +31,31 @@ package wasi:clocks@0.2.12 {
 }
 ";
 
+/// The version of the contract that a component uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContractVersion {
+    /// Version 0.2.0, whose functions block.
+    Blocking,
+    /// The draft of version 0.3.0, whose functions are asynchronous.
+    Asynchronous,
+}
+
+impl ContractVersion {
+    /// Returns text for version 0.2.0, changed to this version.
+    fn changed(self, text: &str) -> String {
+        match self {
+            Self::Blocking => text.to_owned(),
+            Self::Asynchronous => {
+                text.replace("glovebox:sandbox/sandbox@0.2.0", "glovebox:sandbox/sandbox@0.3.0").replace(
+                    "export turn: func",
+                    // Only an asynchronous function can wait for another one.
+                    "export turn: async func",
+                )
+            }
+        }
+    }
+}
+
 /// A component that executes a script repeatedly and times each execution with its own clock.
 pub(crate) struct ComponentCase {
     application: Application,
@@ -38,8 +63,14 @@ pub(crate) struct ComponentCase {
 }
 
 impl ComponentCase {
-    pub(crate) fn new(engine: &Engine, runtime: &RuntimeInfo, source: &str, policy: &Policy) -> anyhow::Result<Self> {
-        let component = component(&runtime.name, source).context("cannot build the benchmark's component")?;
+    pub(crate) fn new(
+        engine: &Engine,
+        runtime: &RuntimeInfo,
+        source: &str,
+        policy: &Policy,
+        version: ContractVersion,
+    ) -> anyhow::Result<Self> {
+        let component = component(&runtime.name, source, version).context("cannot build the benchmark's component")?;
         Ok(Self {
             application: Applications::new(engine)?.load_bytes("benchmark", &component)?,
             host: SandboxHost::builder(engine).policy(policy.clone()).build()?,
@@ -60,22 +91,31 @@ impl ComponentCase {
 }
 
 /// Builds a component that executes a script on a runtime.
-fn component(runtime: &str, source: &str) -> anyhow::Result<Vec<u8>> {
-    let text = MODULE
+fn component(runtime: &str, source: &str, version: ContractVersion) -> anyhow::Result<Vec<u8>> {
+    let text = version
+        .changed(MODULE)
         .replace("NAME_LEN", &runtime.len().to_string())
         .replace("SOURCE_LEN", &source.len().to_string())
         .replace("NAME", &literal(runtime))
         .replace("SOURCE", &literal(source));
     let mut module = wat::parse_str(text)?;
     let mut resolve = Resolve::default();
-    resolve.push_str("sandbox.wit", &contract())?;
-    let package = resolve.push_str("bench.wit", WORLD)?;
+    match version {
+        ContractVersion::Blocking => {
+            resolve.push_str("sandbox.wit", &contract())?;
+        }
+        ContractVersion::Asynchronous => {
+            resolve.push_str("types.wit", include_str!("../../../wit/types.wit"))?;
+            resolve.push_str("sandbox.wit", include_str!("../../../wit/0.3/sandbox.wit"))?;
+        }
+    }
+    let package = resolve.push_str("bench.wit", &version.changed(WORLD))?;
     let world = resolve.select_world(&[package], Some("bench"))?;
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
     ComponentEncoder::default().validate(true).module(&module)?.encode()
 }
 
-/// Returns the interfaces that the component needs, in a single WIT file.
+/// Returns the interfaces of version 0.2.0 that the component needs, in a single WIT file.
 fn contract() -> String {
     let [types, sandbox] = [include_str!("../../../wit/types.wit"), include_str!("../../../wit/sandbox.wit")];
     // Only one of the files may declare the package.
@@ -91,12 +131,14 @@ fn literal(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{component, literal};
+    use super::{ContractVersion, component, literal};
 
     #[test]
     fn bench_component_accepts_any_name_and_source() {
         for (runtime, source) in [("python-3.12", "print(1)"), ("javascript-0.11", "console.log(\"é\\n\")")] {
-            assert!(component(runtime, source).unwrap().starts_with(b"\0asm"));
+            for version in [ContractVersion::Blocking, ContractVersion::Asynchronous] {
+                assert!(component(runtime, source, version).unwrap().starts_with(b"\0asm"));
+            }
         }
     }
 

@@ -124,6 +124,15 @@ impl Report {
                 difference_us: rounded(difference_ms * 1000.0, 1),
             });
         }
+        if let (Some(component), Some(asynchronous)) = (&measured.component, &measured.component_async) {
+            let difference_ms = asynchronous.percentile_ms(50) - component.percentile_ms(50);
+            self.differences.push(Difference {
+                case: "component_async",
+                runtime: runtime.name.clone(),
+                against: "component",
+                difference_us: rounded(difference_ms * 1000.0, 1),
+            });
+        }
         self.suspended.extend(measured.suspended.iter().map(|suspended| SuspendedSize {
             runtime: runtime.name.clone(),
             answered: suspended.answered,
