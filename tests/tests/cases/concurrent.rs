@@ -137,6 +137,21 @@ const DISPLAYS: [Scenario; 8] = [
     },
 ];
 
+/// The scenarios with files of executions outside sessions.
+const FILES: [Scenario; 4] = [
+    scenario("left-files", "a 3, dir 0, dir/b 4; text"),
+    scenario("left-files-busy", "3 4"),
+    Scenario { name: "left-files-large", expected: "3000000", host: small_output },
+    Scenario { name: "left-files-too-large", expected: "a", host: small_output },
+];
+
+/// Limits the byte quota to 8 MiB, of which the output of an execution takes little.
+fn small_output(policy: &mut Policy, quotas: &mut Quotas) {
+    let limits = &mut policy.limits;
+    [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes] = [1_000; 3];
+    quotas.held_bytes = 8 << 20;
+}
+
 /// The scenarios that call the host's tools.
 const TOOLS: [Scenario; 7] = [
     scenario("tools-list", "meet pause null"),
@@ -158,10 +173,10 @@ fn small_streams(policy: &mut Policy, quotas: &mut Quotas) {
 }
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
-    let scenarios =
-        SCENARIOS.iter().chain(&DISPLAYS).chain(&TOOLS).chain(&SUSPENDING).chain(&SESSIONS).map(|scenario| {
-            program_trial(format!("concurrent/{}", scenario.name), "concurrent", |bytes| scenario.check(bytes))
-        });
+    let scenarios = SCENARIOS.iter().chain(&DISPLAYS).chain(&FILES).chain(&TOOLS);
+    let scenarios = scenarios.chain(&SUSPENDING).chain(&SESSIONS).map(|scenario| {
+        program_trial(format!("concurrent/{}", scenario.name), "concurrent", |bytes| scenario.check(bytes))
+    });
     let mut trials: Vec<_> = scenarios.collect();
     // The same calls through another component, which forwards them to the host's tools.
     trials.extend(TOOLS.iter().filter(|scenario| scenario.name != "tools-dropped").map(|scenario| {

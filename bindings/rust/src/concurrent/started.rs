@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{Event, StreamReader, ToolRequest, sandbox as raw};
-use crate::{CallFailure, Display, Error, Execution};
+use crate::{CallFailure, Display, Error, Execution, FileEntry};
 
 /// An execution that runs while the component reads its output, answers its tool calls, or does other work.
 ///
@@ -149,6 +149,25 @@ impl Started {
     /// [`Session::start_suspendable`](super::Session::start_suspendable).
     pub async fn finish(&self) -> Result<Execution, Error> {
         Ok(self.raw.finish().await?)
+    }
+
+    /// Reads a file, as the execution has left it. The stream counts against the memory quota until it is read to its
+    /// end or dropped.
+    ///
+    /// # Errors
+    /// [`Error::SessionBusy`] before the execution has ended. [`Error::Unsupported`] in a session: use
+    /// [`Session::read_file`](super::Session::read_file). [`Error::File`], [`Error::QuotaExceeded`].
+    pub async fn read_file(&self, path: impl Into<String>) -> Result<StreamReader<u8>, Error> {
+        Ok(self.raw.read_file(path.into()).await?)
+    }
+
+    /// Lists the files that the execution has left and that match a pattern, like
+    /// [`Session::list_files`](super::Session::list_files).
+    ///
+    /// # Errors
+    /// Same as [`read_file`](Self::read_file).
+    pub async fn list_files(&self, pattern: impl Into<String>) -> Result<Vec<FileEntry>, Error> {
+        Ok(self.raw.list_files(pattern.into()).await?)
     }
 
     /// Serializes an execution that waits for answers, for

@@ -35,15 +35,13 @@ pub(super) struct StartRequest<'a> {
     pub(super) tools: &'a [Tool],
     /// `None` if the execution cannot be suspended.
     pub(super) suspendable: Option<SuspendableRequest>,
-    /// `true` if the component can read the files of the execution after its end.
-    pub(super) retains_files: bool,
     /// The quota share for the request, released when the execution has ended. `None` in version 0.2.0.
     pub(super) request_share: Option<QuotaShare>,
 }
 
 impl<'a> StartRequest<'a> {
     pub(super) fn new(request: crate::Request<'a>, fuel: u64, tools: &'a [Tool]) -> Self {
-        Self { request, fuel, tools, suspendable: None, retains_files: true, request_share: None }
+        Self { request, fuel, tools, suspendable: None, request_share: None }
     }
 }
 
@@ -83,7 +81,7 @@ impl Caller {
         sandbox: Sandbox,
         start: StartRequest<'_>,
     ) -> Result<StartedResource, SandboxFailure> {
-        let StartRequest { request, fuel, tools, mut suspendable, retains_files, request_share } = start;
+        let StartRequest { request, fuel, tools, mut suspendable, request_share } = start;
         let left = RetainedResults::new(self.output_share(&sandbox)?);
         let (meter, there) = (Arc::clone(&self.meter), Arc::clone(&left));
         let budget = Budget::empty();
@@ -96,12 +94,10 @@ impl Caller {
             let _until_here = (reservation, shares, request_share, started);
             execution.session_id = None;
             let files = execution.take_files();
-            if retains_files {
-                *there.files() = match meter.take(QuotaUse::Bytes(files.held_bytes())) {
-                    Ok(share) => RetainedFiles::Held { files, _share: share },
-                    Err(error) => RetainedFiles::TooLarge(error),
-                };
-            }
+            *there.files() = match meter.take(QuotaUse::Bytes(files.held_bytes())) {
+                Ok(share) => RetainedFiles::Held { files, _share: share },
+                Err(error) => RetainedFiles::TooLarge(error),
+            };
             there.finish(execution);
         })?;
         Ok(StartedResource::new(started, left, suspendable, false))
@@ -211,14 +207,7 @@ impl HostStarted for SandboxCtx {
             let text = "the execution may still change its files; call `continue` until it returns `done`";
             return Err(SandboxError::SessionBusy(text.into()).into());
         }
-        let files = match &*stepped.left.files() {
-            RetainedFiles::Held { files, .. } => files.clone(),
-            RetainedFiles::TooLarge(error) => return Err(error.clone().into()),
-            RetainedFiles::None => {
-                let text = "the execution ended with an error, so it has no files";
-                return Err(SandboxError::Unavailable(text.into()).into());
-            }
-        };
+        let files = stepped.retained_files()?;
         self.put_files(files)
     }
 
@@ -285,6 +274,18 @@ impl StartedResource {
             state_before: Mutex::default(),
             is_in_session,
             is_done: false,
+        }
+    }
+
+    /// Returns the files at the end of an execution outside sessions.
+    pub(super) fn retained_files(&self) -> Result<Files, SandboxFailure> {
+        match &*self.left.files() {
+            RetainedFiles::Held { files, .. } => Ok(files.clone()),
+            RetainedFiles::TooLarge(error) => Err(error.clone().into()),
+            RetainedFiles::None => {
+                let text = "the execution ended with an error, so it has no files";
+                Err(SandboxError::Unavailable(text.into()).into())
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 //! concurrently, each on its own thread, and output and events are streams.
 
 mod call;
+mod files;
 mod live;
 mod observers;
 mod sandbox;

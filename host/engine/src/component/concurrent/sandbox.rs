@@ -163,7 +163,7 @@ impl Call {
         let started = self.take_started_share()?;
         let live = LiveExecution::default();
         let request = live.listen(start.request);
-        let start = StartRequest { request, retains_files: false, ..start };
+        let start = StartRequest { request, ..start };
         let stepped = self.caller.start(started, sandbox, start)?;
         live.observe(&stepped.started);
         Ok(ConcurrentExecution::new(stepped, live, tool_bytes))

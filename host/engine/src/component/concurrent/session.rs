@@ -7,8 +7,9 @@ use wasmtime::component::{Accessor, HasSelf, Resource, StreamReader};
 
 use super::{
     call::{Call, runtime_bytes, tool_bytes},
+    files::{contents, stream},
     session_call::{SessionCall, UsedSession, create},
-    session_streams::{BytesStream, SizeLimit, UploadStream},
+    session_streams::{SizeLimit, UploadStream},
     started::ConcurrentExecution,
     wit_session::{Host, HostSession, HostSessionWithStore, SessionOptions},
 };
@@ -183,11 +184,7 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         let (call, handle) = begin(accessor, &session, path.len())?.with_handle()?;
         let contents = call.run(move |call, session, _| {
             let files = snapshot(call, session)?;
-            // Charges the bytes before copying the file.
-            let bytes = files.size_bytes(&path).map_err(refused(&path))?;
-            let share = call.caller.meter.take(QuotaUse::Bytes(bytes))?;
-            let contents = files.read(&path).map_err(refused(&path))?;
-            Ok(Bytes::with(contents, share)?)
+            contents(call, &files, &path)
         });
         stream(accessor, contents.await?, handle)
     }
@@ -411,15 +408,6 @@ fn begin_upload(
 /// Returns a snapshot of a session's files, and releases the session for other calls.
 fn snapshot(call: &Call, session: UsedSession) -> Result<Files, SandboxFailure> {
     call.caller.call_without_fuel(&session.resource, |session| session.files().snapshot().map_err(refused("")))
-}
-
-/// Opens a stream from which the component reads `bytes`.
-fn stream<T: 'static>(
-    accessor: &Accessor<T, HasSelf<SandboxCtx>>,
-    bytes: Bytes,
-    handle: QuotaShare,
-) -> Result<StreamReader<u8>, SandboxFailure> {
-    accessor.with(|access| Ok(StreamReader::new(access, BytesStream::new(bytes, handle))?))
 }
 
 impl From<SessionOptions> for sandbox::SessionOptions {

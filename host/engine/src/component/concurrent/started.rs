@@ -12,6 +12,7 @@ use std::{
 use wasmtime::component::{Access, Accessor, HasSelf, Resource, StreamReader};
 
 use super::{
+    files,
     live::LiveExecution,
     observers::Observer,
     streams::{Events, Output},
@@ -25,7 +26,7 @@ use crate::{
         convert::SandboxFailure,
         quotas::{QuotaShare, QuotaUse},
         started::StartedResource,
-        wit::types::{CallFailure, Display, Execution, SandboxError},
+        wit::types::{CallFailure, Display, Execution, FileEntry, SandboxError},
     },
     exec::stepping,
 };
@@ -178,6 +179,22 @@ impl<T: Send + 'static> HostStartedWithStore<T> for HasSelf<SandboxCtx> {
             accessor.with(|mut access| access.get().check_present().and_then(|ctx| ctx.get(&started).cloned()))?;
         let awaiting = execution.awaiting()?;
         awaiting.0.result().await
+    }
+
+    async fn read_file(
+        accessor: &Accessor<T, Self>,
+        started: Resource<ConcurrentExecution>,
+        path: String,
+    ) -> Result<StreamReader<u8>, SandboxFailure> {
+        files::read(accessor, &started, path).await
+    }
+
+    async fn list_files(
+        accessor: &Accessor<T, Self>,
+        started: Resource<ConcurrentExecution>,
+        pattern: String,
+    ) -> Result<Vec<FileEntry>, SandboxFailure> {
+        files::list(accessor, &started, pattern).await
     }
 
     async fn suspend(

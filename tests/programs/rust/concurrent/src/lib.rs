@@ -5,6 +5,7 @@ mod displays;
 mod drops;
 mod files;
 mod hostile;
+mod left_files;
 mod sessions;
 mod suspending;
 mod suspending_sessions;
@@ -45,6 +46,7 @@ impl Guest for Concurrent {
             name if name.starts_with("displays-") => displays::scenario(name).await,
             name if name.starts_with("session-") => sessions::scenario(name).await,
             name if name.starts_with("suspend-") => suspending::scenario(name).await,
+            name if name.starts_with("left-") => left_files::scenario(name).await,
             name if name.starts_with("tools-") => tools::scenario(name).await,
             "validate" => validate().await,
             "execute" => execute().await,
