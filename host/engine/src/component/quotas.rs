@@ -33,7 +33,7 @@ pub struct Quotas {
     /// because the policy's limits bound it. The following bytes are counted:
     ///
     /// * blobs, input files, file snapshots, tools, and the arguments and environments of policies;
-    /// * results of started executions;
+    /// * results of started executions, and the files of those outside sessions;
     /// * requests of suspendable executions until their handle is dropped, and journals of running suspendable
     ///   executions, at their maximum size;
     /// * in version 0.3.0: arguments and output of running calls, requests of started executions, suspended executions
