@@ -3,7 +3,8 @@
 //! * [`load_cases`] reads `cases/*.md`; a [`Backend`] runs a [`Case`]; [`check`] compares the results with the
 //!   expectations. A new backend implements [`Backend`] and needs no new cases.
 //! * [`EngineBackend`] is the Rust engine, with one [`engine`] for the whole test program.
-//! * [`ComponentBackend`] is the same engine through `glovebox:sandbox`, as components use it.
+//! * [`ComponentBackend`] is the same engine through `glovebox:sandbox`, as components use it. [`ConcurrentBackend`] uses
+//!   version 0.3.0 of that interface.
 //! * [`everywhere`] runs the same cases on the portable provider in other hosts.
 //! * [`hostile`] reads the hostile scripts.
 //! * [`process`] measures memory, and runs the test program again as a child process.
@@ -42,6 +43,7 @@ mod case_file;
 mod check;
 mod citations;
 mod component_backend;
+mod concurrent_backend;
 mod engine_backend;
 mod engine_sessions;
 mod engine_steps;
@@ -58,6 +60,7 @@ pub use case::{Case, cases_dir, is_variant_of, load_all_cases, load_cases};
 pub use check::check;
 pub use citations::lost_citations;
 pub use component_backend::ComponentBackend;
+pub use concurrent_backend::ConcurrentBackend;
 pub use engine_backend::{
     EngineBackend, PORTABLE_PYTHON, bare_engine, engine, engine_config, is_large, lone_engine, shared_cache_dir,
     tested_runtimes,

@@ -16,7 +16,7 @@ const PROVIDERS: &str = "guest-shims/component/build";
 /// The script that builds the programs.
 const PROGRAMS: &str = "tests/programs/build";
 /// The programs tested at every push.
-const AT_EVERY_PUSH: [&str; 16] = [
+const AT_EVERY_PUSH: [&str; 17] = [
     "agent-rust",
     "agent-c",
     "runner",
@@ -27,6 +27,7 @@ const AT_EVERY_PUSH: [&str; 16] = [
     "parallel-rates",
     "prices",
     "cases",
+    "cases-concurrent",
     "forward",
     "cases-forward",
     "wasmtime",

@@ -5,6 +5,9 @@
 //! seeded entropy. In the third run, the component must produce exactly the engine's results, including fuel. The
 //! trials have the same names as in `conformance`.
 //!
+//! The trials `conformance_component/0.3/…` do the same through version 0.3.0 of the contract, with all executions either
+//! called or started.
+//!
 //! `CASES_PROGRAM` names a composition with another provider. If it is set, a trial makes only the first two runs,
 //! because their expectations apply to any provider. `CASES_RUNTIMES` sets the names of its runtimes, as
 //! `python=NAME,javascript=NAME`; the default is the names in the manifest. `CASES_SAME_AS_ENGINE=1` replaces the first
@@ -14,7 +17,7 @@ use std::env;
 
 use glovebox::Language;
 use glovebox_tests::{
-    Backend, Case, ComponentBackend, EngineBackend, StepResult, check,
+    Backend, Case, ComponentBackend, ConcurrentBackend, EngineBackend, StepResult, check,
     compare::{comparable, depends_on_time},
     engine, fixed, is_large, missing_trial, program_path, whole_matrix,
 };
@@ -33,6 +36,28 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
             let case = case.on_runtime(&runtime).unwrap_or_else(|| case.clone());
             let runtime = runtime.clone();
             trials.push(Trial::test(name, move || show(&runtime, case)));
+        }
+    }
+    // Other providers do not export version 0.3.0.
+    if env::var_os("CASES_PROGRAM").is_none() {
+        trials.extend(concurrent_trials(cases));
+    }
+    trials
+}
+
+/// Creates the trials of version 0.3.0.
+fn concurrent_trials(cases: &[Case]) -> Vec<Trial> {
+    if let Err(line) = program_path("cases-concurrent") {
+        return vec![missing_trial("conformance_component/0.3", line)];
+    }
+    let mut trials = Vec::new();
+    for (language, runtime) in runtimes() {
+        let own = cases.iter().filter(|case| case.language == language);
+        for case in own.filter(|case| case.smoke || whole_matrix()) {
+            let name = format!("conformance_component/0.3/{runtime}/{}", case.name);
+            let case = case.on_runtime(&runtime).unwrap_or_else(|| case.clone());
+            let runtime = runtime.clone();
+            trials.push(Trial::test(name, move || show_concurrent(&runtime, case)));
         }
     }
     trials
@@ -71,8 +96,17 @@ fn show(runtime: &str, case: Case) -> Result<(), Failed> {
     if report.is_empty() { Ok(()) } else { Err(Failed::from(report)) }
 }
 
+fn show_concurrent(runtime: &str, case: Case) -> Result<(), Failed> {
+    let called = ConcurrentBackend::of_runtime(runtime, false)?;
+    let started = ConcurrentBackend::of_runtime(runtime, true)?;
+    let mut report = run("started", &case, &started);
+    report += &run("called", &case, &called);
+    report += &differences(&called, runtime, case);
+    if report.is_empty() { Ok(()) } else { Err(Failed::from(report)) }
+}
+
 /// Describes how the component's results differ from the engine's under a fixed clock and seeded entropy.
-fn differences(called: &ComponentBackend, runtime: &str, mut case: Case) -> String {
+fn differences(called: &dyn Backend, runtime: &str, mut case: Case) -> String {
     let mut report = String::new();
     fixed(&mut case.policy);
     let expected = EngineBackend::of_runtime(runtime).run(&case);
@@ -91,7 +125,7 @@ fn differences(called: &ComponentBackend, runtime: &str, mut case: Case) -> Stri
 
 /// Runs a case and describes how the results differ from its expectations. A case with a short timeout can fail on a
 /// slow machine, and then runs again with longer times.
-fn run(how: &str, case: &Case, backend: &ComponentBackend) -> String {
+fn run(how: &str, case: &Case, backend: &dyn Backend) -> String {
     let report = wrong(how, case, &backend.run(case));
     match case.with_longer_times(10) {
         Some(longer) if !report.is_empty() => wrong(how, &longer, &backend.run(&longer)),
