@@ -58,7 +58,7 @@ const SCENARIOS: [Scenario; 17] = [
 ];
 
 /// The scenarios with sessions.
-const SESSIONS: [Scenario; 16] = [
+const SESSIONS: [Scenario; 17] = [
     scenario("drop-session-calls", "1\n"),
     scenario("session-state", "5 1\n5"),
     scenario("session-several", "0 1 2 3 4 5 6 7 8 9 "),
@@ -81,6 +81,7 @@ const SESSIONS: [Scenario; 16] = [
         expected: "8000000\ndir 0, dir/copy 8000000, empty 0",
         host: |_, quotas| quotas.held_bytes = 20 << 20,
     },
+    Scenario { name: "session-gigabyte", expected: "1073741824", host: |_, quotas| quotas.held_bytes = 20 << 20 },
     Scenario { name: "session-unread", expected: "2 4000000", host: |_, quotas| quotas.held_bytes = 10 << 20 },
     scenario("session-unclosed", "10"),
     scenario("session-over-limit", "1000000"),

@@ -18,6 +18,7 @@ use crate::{
 pub async fn scenario(name: &str) -> Result<String, SandboxError> {
     match name {
         "session-files" => round_trip().await,
+        "session-gigabyte" => gigabyte().await,
         "session-unread" => unread().await,
         "session-unclosed" => unclosed().await,
         "session-over-limit" => over_limit().await,
@@ -102,6 +103,20 @@ async fn round_trip() -> Result<String, SandboxError> {
     let listed = session.list_files("**".into()).await?;
     let listed: Vec<_> = listed.into_iter().map(|entry| format!("{} {}", entry.path, entry.size_bytes)).collect();
     Ok(size + &listed.join(", "))
+}
+
+/// Passes a gigabyte through streams, while the quota of bytes has room for two of them.
+async fn gigabyte() -> Result<String, SandboxError> {
+    let session = open().await?;
+    let mut total = 0;
+    for _ in 0..64 {
+        let (written, unsent) = write(&session, "f", vec![7; 8 << 20]).await;
+        written?;
+        let read = contents(&session, "f").await?.len();
+        assert_eq!((unsent, read), (0, 8 << 20));
+        total += read * 2;
+    }
+    Ok(total.to_string())
 }
 
 /// Leaves streams of a file unread until the byte quota is exhausted.
