@@ -29,16 +29,18 @@ impl ConcurrentExecution {
     }
 }
 
-/// Begins a call that reads the files of an execution, with `bytes` bytes of arguments.
+/// Begins a call that reads the files of an execution, with `bytes` bytes of arguments. The execution holds the files'
+/// share of the quota, so the call keeps the execution.
 fn begin<T: 'static>(
     accessor: &Accessor<T, HasSelf<SandboxCtx>>,
     started: &Resource<ConcurrentExecution>,
     bytes: usize,
-) -> Result<(Call, Files), SandboxFailure> {
+) -> Result<(Call, ConcurrentExecution, Files), SandboxFailure> {
     accessor.with(|mut access| {
         let ctx = access.get().check_present()?;
-        let files = ctx.get(started)?.files()?;
-        Ok((Call::holding(ctx, bytes as u64)?, files))
+        let execution = ctx.get(started)?.clone();
+        let files = execution.files()?;
+        Ok((Call::holding(ctx, bytes as u64)?, execution, files))
     })
 }
 
@@ -48,9 +50,12 @@ pub(super) async fn read<T: Send + 'static>(
     started: &Resource<ConcurrentExecution>,
     path: String,
 ) -> Result<StreamReader<u8>, SandboxFailure> {
-    let (call, files) = begin(accessor, started, path.len())?;
+    let (call, execution, files) = begin(accessor, started, path.len())?;
     let handle = call.caller.meter.take(QuotaUse::Handle)?;
-    let contents = call.run(move |call, _| contents(call, &files, &path));
+    let contents = call.run(move |call, _| {
+        let _execution = execution;
+        contents(call, &files, &path)
+    });
     stream(accessor, contents.await?, handle)
 }
 
@@ -60,8 +65,12 @@ pub(super) async fn list<T: Send + 'static>(
     started: &Resource<ConcurrentExecution>,
     pattern: String,
 ) -> Result<Vec<FileEntry>, SandboxFailure> {
-    let (call, files) = begin(accessor, started, pattern.len())?;
-    call.run(move |_, _| list_files(&files, &pattern)).await
+    let (call, execution, files) = begin(accessor, started, pattern.len())?;
+    let listed = call.run(move |_, _| {
+        let _execution = execution;
+        list_files(&files, &pattern)
+    });
+    listed.await
 }
 
 /// Copies a file. Charges its bytes to the quota before copying them.
