@@ -42,10 +42,12 @@ pub async fn every_session_function() -> Result<String, SandboxError> {
     let mark = session.checkpoint().await?;
     let (_contents, contents) = wit_stream::new();
     let (_state, state) = wit_stream::new();
+    let (_suspended, suspended) = wit_stream::new();
     let options = || SessionOptions { context: Some("[1]".into()), tools: None };
 
     drop_call(&session, session.execute(request("x = 1"))).await?;
     drop_call(&session, session.start(request("x = 1"))).await?;
+    drop_call(&session, session.start_suspendable(request("x = 1"))).await?;
     drop_call(&session, session.get_variable("x".into())).await?;
     drop_call(&session, session.set_variable("x".into(), "1".into())).await?;
     drop_call(&session, session.read_file("a".into())).await?;
@@ -61,6 +63,8 @@ pub async fn every_session_function() -> Result<String, SandboxError> {
     drop_call(&session, session.hibernate()).await?;
     drop_call(&session, Session::open(Runtime::Javascript, policy(), options())).await?;
     drop_call(&session, Session::resume(Runtime::Javascript, state, policy(), no_options())).await?;
+    let resumed = Session::resume_suspended(Runtime::Javascript, suspended, policy(), Vec::new());
+    drop_call(&session, resumed).await?;
     drop_call(&session, sandbox::validate(Runtime::Javascript, request("1"), policy())).await?;
     let printed = output(&session, "console.log(x)").await?;
     // The session may have ended.
