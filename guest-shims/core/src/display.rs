@@ -92,16 +92,19 @@ pub fn is_display(message: &[u8]) -> bool {
     parse(message).is_some()
 }
 
+/// The media type and the data of a form.
+type BorrowedForm<'m> = (String, &'m [u8]);
+
 /// Parses a driver's message: `D`, or `R` for a result, followed by each form's type and data, each with a length
 /// prefix. Returns whether the display is a result, and its forms.
-fn parse(message: &[u8]) -> Option<(bool, Vec<(String, &[u8])>)> {
+fn parse(message: &[u8]) -> Option<(bool, Vec<BorrowedForm<'_>>)> {
     let (kind, mut rest) = message.split_first()?;
     let is_result = match kind {
         b'D' => false,
         b'R' => true,
         _ => return None,
     };
-    let mut forms: Vec<(String, &[u8])> = Vec::new();
+    let mut forms: Vec<BorrowedForm<'_>> = Vec::new();
     while !rest.is_empty() && forms.len() < MAX_FORMS {
         let media_type = media_type(field(&mut rest)?)?;
         let data = field(&mut rest)?;
