@@ -233,7 +233,10 @@ pub enum LoadError {
         reason: String,
     },
     /// A component loaded for its tools does not export the tools interface.
-    #[error("`{name}` does not export `glovebox:sandbox/tools@0.2.0`, so it has no tools", name = escaped(.name))]
+    #[error(
+        "`{name}` exports neither `glovebox:sandbox/tools@0.2.0` nor `@0.3.0`, so it has no tools",
+        name = escaped(.name)
+    )]
     NoTools {
         /// The name of the component.
         name: String,
