@@ -203,17 +203,19 @@ impl Scenario {
     }
 }
 
-/// Returns a compiled program. Compiles each program once; the programs differ in length.
+/// Compiles a program, or returns the earlier result for the same bytes.
 fn compiled(bytes: &[u8]) -> &'static InstancePre<SandboxCtx> {
-    static COMPILED: Mutex<BTreeMap<usize, &'static InstancePre<SandboxCtx>>> = Mutex::new(BTreeMap::new());
+    static COMPILED: Mutex<BTreeMap<Vec<u8>, &'static InstancePre<SandboxCtx>>> = Mutex::new(BTreeMap::new());
     let mut compiled = COMPILED.lock().unwrap();
-    *compiled.entry(bytes.len()).or_insert_with(|| {
-        let engine = Engine::default();
-        let mut linker = Linker::new(&engine);
-        add_to_linker_concurrent(&mut linker).unwrap();
-        let instance = linker.instantiate_pre(&Component::new(&engine, bytes).unwrap()).unwrap();
-        &*Box::leak(Box::new(instance))
-    })
+    if let Some(program) = compiled.get(bytes) {
+        return program;
+    }
+    let engine = Engine::default();
+    let mut linker = Linker::new(&engine);
+    add_to_linker_concurrent(&mut linker).unwrap();
+    let program = Box::leak(Box::new(linker.instantiate_pre(&Component::new(&engine, bytes).unwrap()).unwrap()));
+    compiled.insert(bytes.to_vec(), program);
+    program
 }
 
 /// Returns a host with the tools of the scenarios.
