@@ -20,8 +20,12 @@ PARTS: dict[str, tuple[str, ...]] = {
     "python": ("interpreters.zip python-3.15 --no-packages",),
     # An optional package for each platform. `--without` reads the engine's file, which must exist.
     "data": ("--compiled prepared.zip python-3.15-data --without ../engine/prepared.zip",),
-    # The archive of the command contains all interpreters.
-    "command": ("interpreters.zip python-3.15 javascript typescript", "--compiled prepared.zip python-3.15-data javascript typescript"),
+    # The archive of the command, the Debian package and the container image contain all interpreters. A script that mentions no
+    # data library runs on `python-3.15`.
+    "command": (
+        "interpreters.zip python-3.15 javascript typescript",
+        "--compiled prepared.zip python-3.15 python-3.15-data javascript typescript",
+    ),
 }
 """The arguments of `glovebox runtimes bundle` for each file of a part. Paths are relative to the part's directory."""
 

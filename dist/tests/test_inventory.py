@@ -102,6 +102,13 @@ class Bundle(unittest.TestCase):
             for name in (word for word in each if word.startswith(("python", "javascript"))):
                 self.assertIn(runtimes.get(name, name), downloads)
 
+    def test_prepared_bundle_of_the_command_contains_the_runtimes_of_its_images(self) -> None:
+        manifest = tomllib.loads((ROOT / "runtimes" / "manifest.toml").read_text())
+        runtimes = {each["name"]: each["runtime"] for each in manifest["image"]}
+        (names,) = (each.split() for each in bundles.PARTS["command"] if "--compiled" in each)
+        for name in names:
+            self.assertIn(runtimes.get(name, name), names)
+
     def test_interpreter_unknown_to_the_manifest_is_an_error(self) -> None:
         with self.assertRaisesRegex(ReleaseError, "contains `other.wasm`, which neither"):
             inventory.bundled(self.bundle(["other.wasm"]))
