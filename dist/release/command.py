@@ -25,11 +25,14 @@ wheel with their licences."""
 EXAMPLES = """\
 
 Builds are reproducible: the same commit, compiler and pins produce the same bytes. Paths of this machine are removed. Files in archives are
-sorted, and have the time of the commit or of SOURCE_DATE_EPOCH. --check-reproducible packs everything twice and compares the results.
+sorted, and have the time of the commit or of SOURCE_DATE_EPOCH. --check-reproducible packs everything twice and compares the results. The
+container image also contains this machine's C library, so it needs Debian and the same version of this library. DEBFULLNAME and DEBEMAIL
+set the maintainer of the Debian package, which is otherwise the author of the commit.
 
 Examples:
   dist/build                               build everything into target/release-files/release
   dist/build --only wheel                  build the Python packages, to install with pip
+  dist/build --only debian,image           build a Debian package and a container image of the command
   dist/build --dev --check-reproducible    pack the existing development build twice
   dist/check                               install the result without Rust, compiler and network, and run the quick starts"""
 

@@ -30,7 +30,7 @@ class Part:
     """Our own or a third-party part of a release or of its build."""
 
     kind: str
-    """`crate`, `interpreter`, `library` (a part of interpreters), `tool`, `python` or `npm`."""
+    """`crate`, `interpreter`, `library` (a part of interpreters), `tool`, `python`, `npm` or `system` (in the container image)."""
     name: str
     version: str
     licence: str

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from . import archives, bundles, inventory, notices, sbom, tools
+from . import archives, bundles, debian, image, inventory, libraries, notices, sbom, tools
 from .compiling import run
 from .places import NOTICES, ROOT, TARGET, Release, ReleaseError
 
@@ -50,9 +50,13 @@ def prepare(release: Release, names: Iterable[str]) -> None:
     if missing and not release.is_dev:
         features = ", ".join(sorted(missing))
         raise ReleaseError(f"prepared bundles must be built on a processor with x86-64-v3; this processor does not support {features}")
-    bundles.write(release.built / "glovebox", release.bundles, [each for each in bundles.PARTS if each != "command" or each in names])
+    wanted = set(names)
+    has_command = not wanted.isdisjoint(("command", "debian", "image"))
+    bundles.write(release.built / "glovebox", release.bundles, [each for each in bundles.PARTS if each != "command" or has_command])
     downloads = [release.bundles / part / "interpreters.zip" for part in ("engine", "python")]
     parts = inventory.everything(release.triple, downloads)
+    if "image" in wanted:
+        parts += libraries.parts(libraries.libraries(release.built / "glovebox"))
     release.notices.write_text(notices.notices(parts, release.version))
     bill(release).write_text(sbom.sbom(parts, release.version, release.epoch))
 
@@ -106,27 +110,21 @@ def platform_tag(wheel: Path) -> str:
     return tag
 
 
-def glibc(program: Path) -> str:
-    """Returns the minimum version of the C library that a program requires."""
-    tools.load("auditwheel")
-    from elftools.elf.elffile import ELFFile
-
-    with program.open("rb") as file:
-        section = ELFFile(file).get_section_by_name(".gnu.version_r")
-        names = [each.name for _, versions in section.iter_versions() for each in versions] if section else []
-    numbers = [name.removeprefix("GLIBC_").split(".") for name in names if name.startswith("GLIBC_")]
-    return ".".join(max(numbers, key=lambda number: [int(each) for each in number], default=["2", "0"]))
-
-
-def make_command(release: Release) -> list[Path]:
-    """Packs the command with its interpreters in an archive."""
+def stripped_command(release: Release) -> Path:
+    """Returns a copy of the command without symbols."""
     program = release.work / "glovebox"
     shutil.copy(release.built / "glovebox", program)
     if release.is_dev:
         # Cargo has already stripped release builds.
         run(["strip", program])
+    return program
+
+
+def make_command(release: Release) -> list[Path]:
+    """Packs the command with its interpreters in an archive."""
+    program = stripped_command(release)
     machine = release.triple.partition("-")[0]
-    needed = glibc(program)
+    needed = libraries.glibc(program)
     readme = COMMAND_README.format(version=release.version, machine=machine, glibc=needed, notices=NOTICES)
     name = f"glovebox-{release.version}-{machine}-linux-glibc{needed}"
     files = legal(release) | {"glovebox": program, "README.md": readme.encode()}
@@ -135,6 +133,20 @@ def make_command(release: Release) -> list[Path]:
     for old in release.out.glob(f"glovebox-*-{machine}-linux-*.tar.gz"):
         old.unlink()
     return [archives.tar_gz(release.out / f"{name}.tar.gz", name, files, release.epoch, frozenset({"glovebox"}))]
+
+
+def make_debian(release: Release) -> list[Path]:
+    """Packs the command, its interpreters and its service in a Debian package."""
+    for old in release.out.glob(f"glovebox_*_{debian.machine(release)}.deb"):
+        old.unlink()
+    return [debian.package(release, stripped_command(release))]
+
+
+def make_image(release: Release) -> list[Path]:
+    """Packs the command, its interpreters and its libraries in a container image."""
+    for old in release.out.glob(f"glovebox-*-{release.triple.partition('-')[0]}-oci.tar"):
+        old.unlink()
+    return [image.image(release, stripped_command(release))]
 
 
 def make_providers(release: Release) -> list[Path]:
@@ -170,6 +182,8 @@ def make_sbom(release: Release) -> list[Path]:
 PRODUCTS: dict[str, tuple[str, Callable[[Release], list[Path]]]] = {
     "wheel": ("the Python packages: engine with command, interpreters, data libraries", make_wheel),
     "command": ("the command and its interpreters, as a .tar.gz", make_command),
+    "debian": ("the command, its interpreters and its service, as a Debian package", make_debian),
+    "image": ("the command and its interpreters, as a container image in an OCI layout", make_image),
     "providers": ("the provider components and the contract, as a .tar.gz", make_providers),
     "npm": ("the npm packages, built by bindings/js/build", make_npm),
     "sbom": ("the bill of materials of the whole release, as CycloneDX 1.6 in JSON", make_sbom),

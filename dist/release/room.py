@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,14 @@ ENTER = """
 for each in $HIDDEN; do "$MOUNT" -t tmpfs none "$each" || exit 125; done
 unset HIDDEN MOUNT
 exec "$@"
+"""
+ENTER_ROOT = """
+"$MOUNT" --bind "$ROOT" "$ROOT" || exit 125
+{mounts}
+"$MOUNT" -o remount,bind,ro "$ROOT" || exit 125
+root=$ROOT unshare=$UNSHARE
+unset ROOT MOUNT UNSHARE PWD OLDPWD
+exec "$unshare" --user --map-user={user} --map-group={user} --root="$root" --wd=/work -- "$@"
 """
 
 
@@ -60,12 +69,11 @@ class Room:
         cwd: Path | None = None,
         check: bool = True,
         settings: dict[str, str] | None = None,
+        with_errors: bool = False,
     ) -> str:
-        """Runs a program in the room and returns its output. If the program fails, the error contains the output."""
-        mount = shutil.which("mount")
-        unshare = shutil.which("unshare")
-        if not mount or not unshare:
-            raise ReleaseError("`unshare` and `mount` are missing; install them with: apt-get install util-linux")
+        """Runs a program in the room and returns its output, `with_errors` also its standard error. If the program fails,
+        the error contains the output."""
+        unshare, mount = namespace_tools()
         environment = {
             "HOME": str(self.home(home)),
             "PATH": ":".join(map(str, [*self.extra_path, self.bin])),
@@ -76,16 +84,69 @@ class Room:
         }
         enter = [unshare, "--map-root-user", "--net", "--mount", "--", "/bin/sh", "-c", ENTER, "sh"]
         environment |= settings or {}
-        where = cwd or self.work
-        done = subprocess.run([*enter, *arguments], env=environment, cwd=where, capture_output=True, text=True, timeout=TIMEOUT_S)
-        if check and done.returncode:
-            output = (done.stdout + done.stderr).strip()[-2000:]
-            raise Failed(f"`{' '.join(map(str, arguments))}` failed with exit code {done.returncode}:\n{output}")
-        return done.stdout
+        return finish([*enter, *arguments], environment, cwd or self.work, (check, with_errors))
 
     def with_path(self, *directories: Path) -> Room:
         """Returns this room with the programs in additional directories."""
         return Room(self.base, directories + self.extra_path)
+
+
+@dataclass(frozen=True)
+class RootRoom(Room):
+    """A room with its own root file system, in which programs run without capabilities. The root file system is
+    read-only, except /work and the volumes."""
+
+    root: Path = Path("/")
+    environment: tuple[tuple[str, str], ...] = ()
+    volumes: tuple[str, ...] = ()
+    """Writable directories, which are kept between programs."""
+    borrowed: tuple[str, ...] = ()
+    """Directories of this machine, such as `bin`, that also exist in the root file system."""
+    user: int = 1000
+
+    def run(
+        self,
+        *arguments: str | Path,
+        home: str = "user",
+        cwd: Path | None = None,
+        check: bool = True,
+        settings: dict[str, str] | None = None,
+        with_errors: bool = False,
+    ) -> str:
+        """Like `Room.run`, for a program in the root file system. The working directory is /work. `home` and `cwd` have no
+        effect."""
+        unshare, mount = namespace_tools()
+        own = {"work": self.work} | {name: self.base / "volumes" / name for name in self.volumes}
+        shared = {name: Path("/") / name for name in ("proc", "dev", *self.borrowed)}
+        mounts = []
+        for name, path in (own | {name: path for name, path in shared.items() if path.is_dir()}).items():
+            path.mkdir(parents=True, exist_ok=True)
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+            mounts.append(f'"$MOUNT" --rbind {shlex.quote(str(path))} "$ROOT"/{name} || exit 125')
+        script = ENTER_ROOT.format(mounts="\n".join(mounts), user=self.user)
+        environment = dict(self.environment) | (settings or {}) | {"ROOT": str(self.root), "MOUNT": mount, "UNSHARE": unshare}
+        enter = [unshare, "--map-root-user", "--net", "--mount", "--", "/bin/sh", "-c", script, "sh"]
+        return finish([*enter, *arguments], environment, self.base, (check, with_errors))
+
+
+def namespace_tools() -> tuple[str, str]:
+    """Returns the paths of `unshare` and `mount`."""
+    unshare, mount = shutil.which("unshare"), shutil.which("mount")
+    if not mount or not unshare:
+        raise ReleaseError("`unshare` and `mount` are missing; install them with: apt-get install util-linux")
+    return unshare, mount
+
+
+def finish(command: list[str | Path], environment: dict[str, str], cwd: Path, options: tuple[bool, bool]) -> str:
+    """Runs a program in namespaces and returns its output. The options are `check` and `with_errors` of `Room.run`."""
+    check, with_errors = options
+    errors = subprocess.STDOUT if with_errors else subprocess.PIPE
+    done = subprocess.run(command, env=environment, cwd=cwd, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=TIMEOUT_S)
+    if check and done.returncode:
+        output = (done.stdout + (done.stderr or "")).strip()[-2000:]
+        program = " ".join(map(str, command[command.index("sh") + 1 :]))
+        raise Failed(f"`{program}` failed with exit code {done.returncode}:\n{output}")
+    return done.stdout
 
 
 def hidden() -> list[Path]:

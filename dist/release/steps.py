@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import re
 import shutil
@@ -13,10 +14,11 @@ import time
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from . import archives, inventory, provenance, sbom, tools
+from . import archives, image, inventory, provenance, sbom, tools
 from .places import NOTICES, ROOT, SUMS, TARGET, Release
-from .room import Failed, Room
+from .room import TIMEOUT_S, Failed, RootRoom, Room
 
 PYTHON_QUICK_START = "completed 45 b'hi'\nexhausted fuel\n42"
 NODE_QUICK_START = "completed 45 hi\nexhausted fuel\n42"
@@ -27,8 +29,6 @@ HELLO = (
 )
 """The first two commands of the README."""
 FIRST_CALL = """from glovebox_sandbox import Sandbox; print(Sandbox("python").execute("{}print(1)").stdout)"""
-WITH_ERRORS = ("sh", "-c", '"$@" 2>&1', "sh")
-"""Runs the arguments that follow as a command, with its standard error in its output."""
 MAX_FIRST_CALL_S = 5
 """Maximum duration of a first call in seconds: five times the goal, because other programs may use the machine."""
 
@@ -178,7 +178,7 @@ def wheel(check: Check) -> str:
 def timed_call(check: Check, venv: Path, imports: str) -> str:
     """Runs a first script with an empty cache, and returns its duration. Nothing may be compiled or booted."""
     started = time.monotonic()
-    printed = check.room.run(*WITH_ERRORS, venv / "bin" / "python", "-c", FIRST_CALL.format(imports), home=venv.name)
+    printed = check.room.run(venv / "bin" / "python", "-c", FIRST_CALL.format(imports), home=venv.name, with_errors=True)
     return first_call_result(printed, time.monotonic() - started)
 
 
@@ -197,7 +197,7 @@ def first_call(check: Check) -> str:
     require_wheel(check)
     took = timed_call(check, check.venv, "")
     python = check.venv / "bin" / "python"
-    printed = check.room.run(*WITH_ERRORS, python, "-X", "importtime", "-c", "import glovebox_sandbox")
+    printed = check.room.run(python, "-X", "importtime", "-c", "import glovebox_sandbox", with_errors=True)
     return f"print(1) took {took} (goal: 1 s), `import glovebox_sandbox` {import_ms(printed, 'glovebox_sandbox'):.0f} ms (goal: 30 ms)"
 
 
@@ -231,6 +231,13 @@ def quick_start(check: Check) -> str:
 def require_wheel(check: Check) -> None:
     if not (check.venv / "bin" / "glovebox").is_file():
         raise Skipped("the wheel is not installed")
+
+
+def first_run(room: Room, *command: str | Path, home: str = "user") -> str:
+    """Runs a first script with an empty cache, and returns its duration. Nothing may be compiled or booted."""
+    started = time.monotonic()
+    printed = room.run(*command, "run", "-e", "print(1)", home=home, with_errors=True)
+    return f"print(1) took {first_call_result(printed, time.monotonic() - started)}"
 
 
 def hello(room: Room, *command: str | Path, home: str = "user") -> str:
@@ -274,8 +281,10 @@ def command(check: Check) -> str:
         if not (directory / name).is_file():
             raise Failed(f"the archive does not contain `{name}`")
     bundles = {"GLOVEBOX_BUNDLE": str(directory / "interpreters.zip"), "GLOVEBOX_PREPARED": str(directory / "prepared.zip")}
-    detail = hello(check.room, "env", *(f"{name}={path}" for name, path in bundles.items()), directory / "glovebox", home="command")
-    return f"{detail}; {shell(check, directory, bundles)}"
+    program: tuple[str | Path, ...] = ("env", *(f"{name}={path}" for name, path in bundles.items()), directory / "glovebox")
+    took = first_run(check.room, *program, home="command")
+    detail = hello(check.room, *program, home="command")
+    return f"{took}; {detail}; {shell(check, directory, bundles)}"
 
 
 def shell(check: Check, directory: Path, bundles: dict[str, str]) -> str:
@@ -289,6 +298,110 @@ def shell(check: Check, directory: Path, bundles: dict[str, str]) -> str:
     if (room.work / "data" / "report.txt").read_text() != "done":
         raise Failed("`--workspace ./data --commit on-success` did not write `data/report.txt`")
     return f"README's {len(commands)} commands print the expected output"
+
+
+def debian_package(check: Check) -> str:
+    """Unpacks the Debian package, checks it with lintian, and runs the command and the server's configuration in it."""
+    file = check.one("glovebox_*.deb", "debian")
+    if not shutil.which("dpkg-deb"):
+        raise Skipped("dpkg-deb is not installed; run: apt-get install dpkg")
+    root = check.room.base / "debian"
+    subprocess.run(["dpkg-deb", "--raw-extract", file, root], check=True)
+    check_md5sums(root)
+    check_unit(root)
+    shutil.rmtree(root / "DEBIAN")
+    # An ordinary user of a Debian system. The libraries and the shell are this machine's.
+    borrowed = ("bin", "lib", "lib64")
+    settings = (("PATH", "/usr/bin:/bin"), ("HOME", "/home/user"), ("LANG", "C.UTF-8"))
+    room = RootRoom(check.room.base, root=root, environment=settings, volumes=("home/user", "tmp"), borrowed=borrowed)
+    took = first_run(room, "glovebox")
+    detail = hello(room, "glovebox")
+    room.run("glovebox", "serve", "--config", "/etc/glovebox/server.toml", "--check-config")
+    return f"{took}; {detail}; the server's configuration is valid; {lintian(file)}"
+
+
+def check_md5sums(root: Path) -> None:
+    """Compares the unpacked files of a package with its checksums."""
+    lines = (line.partition("  ") for line in (root / "DEBIAN" / "md5sums").read_text().splitlines())
+    listed = {name: digest for digest, _, name in lines}
+    files = {each.relative_to(root).as_posix(): each for each in root.rglob("*") if each.is_file()}
+    found = {
+        name: hashlib.md5(each.read_bytes(), usedforsecurity=False).hexdigest()
+        for name, each in files.items()
+        if not name.startswith("DEBIAN/")
+    }
+    if wrong := [name for name in sorted(listed.keys() | found.keys()) if listed.get(name) != found.get(name)]:
+        raise Failed(f"the checksums of the package do not match: {', '.join(wrong)}")
+
+
+def check_unit(root: Path) -> None:
+    """Checks that the files that the service unit names are in the package."""
+    text = (root / "usr/lib/systemd/system/glovebox.service").read_text()
+    named = sorted(set(re.findall(r"/usr/lib/glovebox/[\w.-]+", text)))
+    if missing := [each for each in named if not (root / each[1:]).is_file()]:
+        raise Failed(f"glovebox.service names files that are not in the package: {', '.join(missing)}")
+    if not named or "/opt/" in text:
+        raise Failed("glovebox.service does not use the files in /usr/lib/glovebox")
+
+
+def lintian(file: Path) -> str:
+    """Fails if lintian reports an error in the package."""
+    if not shutil.which("lintian"):
+        return "lintian is not installed"
+    arguments: list[str | Path] = ["lintian", "--allow-root", "--fail-on", "error", "--tag-display-limit", "0", file]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=TIMEOUT_S)
+    if done.returncode:
+        raise Failed(f"lintian reports errors:\n{textwrap.indent((done.stdout + done.stderr).strip(), '    ')}")
+    return "lintian reports no errors"
+
+
+def container_image(check: Check) -> str:
+    """Unpacks the layers of the container image, and runs its command with its user, its environment and a read-only root
+    file system."""
+    file = check.one("glovebox-*-oci.tar", "image")
+    layout, root = check.room.base / "layout", check.room.base / "image"
+    with tarfile.open(file) as archive:
+        archive.extractall(layout, filter="data")
+    configuration = unpack_image(layout, root)
+    run = configuration["config"]
+    user = int(run["User"].partition(":")[0])
+    if user == 0:
+        raise Failed("the image runs as root")
+    environment = tuple((name, value) for name, _, value in (each.partition("=") for each in run["Env"]))
+    volumes = tuple(each.strip("/") for each in (*run["Volumes"], "/tmp", "/run/secrets"))
+    room = RootRoom(check.room.base, root=root, environment=environment, volumes=volumes, user=user)
+    took = first_run(room, *run["Entrypoint"])
+    detail = hello(room, *run["Entrypoint"])
+    secrets = room.base / "volumes" / "run" / "secrets"
+    (secrets / "token").write_text("token-of-dist-check-0123456789abcdef\n")
+    # Only a configuration can be checked without starting the server.
+    (room.work / "empty.toml").touch()
+    room.run(*run["Entrypoint"], *run["Cmd"], "--config", "/work/empty.toml", "--check-config")
+    return f"{took}; {detail} as user {user}; its command is valid"
+
+
+def unpack_image(layout: Path, root: Path) -> dict[str, Any]:
+    """Unpacks the layers of an image, checks all digests, and returns the configuration."""
+
+    def blob(reference: dict[str, Any]) -> Path:
+        path: Path = layout / "blobs" / reference["digest"].replace(":", "/")
+        if not path.is_file() or path.stat().st_size != reference["size"] or f"sha256:{archives.sha256(path)}" != reference["digest"]:
+            raise Failed(f"the blob {reference['digest']} of the image is missing, or does not match its digest")
+        return path
+
+    (manifest_reference,) = json.loads((layout / "index.json").read_text())["manifests"]
+    manifest = json.loads(blob(manifest_reference).read_text())
+    configuration: dict[str, Any] = json.loads(blob(manifest["config"]).read_text())
+    digests = configuration["rootfs"]["diff_ids"]
+    if len(digests) != len(manifest["layers"]):
+        raise Failed(f"the image has {len(manifest['layers'])} layers, but {len(digests)} digests of unpacked layers")
+    for reference, digest in zip(manifest["layers"], digests, strict=True):
+        packed = blob(reference)
+        if image.digest_of_unpacked(packed) != digest:
+            raise Failed(f"the unpacked layer {reference['digest']} does not match its digest")
+        with tarfile.open(packed) as archive:
+            archive.extractall(root, filter="data")
+    return configuration
 
 
 def npm(check: Check) -> str:
@@ -347,6 +460,8 @@ STEPS = {
     "the wheel's command": wheel_command,
     "uvx": uvx,
     "archive of the command": command,
+    "Debian package": debian_package,
+    "container image": container_image,
     "npm packages": npm,
     "providers": providers,
     "quick start in Rust": rust,
