@@ -10,12 +10,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import archives, products
+from . import archives, products, statement
 from .compiling import compile_all
 from .places import SUMS, Release, ReleaseError, release
 
 ABOUT = """\
-Builds a release from the checked-out commit: the files to upload, in one directory, with their checksums.
+Builds a release from the checked-out commit: the files to upload, in one directory, with their checksums and a provenance statement.
 
 Compiles the whole workspace once, for the command and for the native modules of Python and Node.js. This takes about 20 minutes on two
 cores the first time, and seconds afterwards. zig links releases against an old C library, so that they also run on older systems. Requires
@@ -104,11 +104,12 @@ def build() -> int:
         if wrong := different(made, files, names):
             raise ReleaseError(f"not reproducible: {', '.join(wrong)} differ after packing twice")
         print(f"== reproducible: {len(files)} files")
+    statement.write(made)
     archives.write_sums(made.out)
     print(f"\n{made.out}")
     for each in files:
         print(f"  {each.stat().st_size / 1e6:9.2f} MB  {each.name}")
-    print(f"  checksums in {SUMS}; install and test with: dist/check {made.out}")
+    print(f"  provenance in {made.statement.name}, checksums in {SUMS}; install and test with: dist/check {made.out}")
     return 0
 
 

@@ -37,6 +37,14 @@ class Release:
         return self.out / f"glovebox-{self.version}.cdx.json"
 
     @property
+    def changes(self) -> Path:
+        return self.out / f"glovebox-{self.version}-changes.md"
+
+    @property
+    def statement(self) -> Path:
+        return self.out / f"glovebox-{self.version}.provenance.json"
+
+    @property
     def notices(self) -> Path:
         return self.work / NOTICES
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -179,6 +180,20 @@ def make_sbom(release: Release) -> list[Path]:
     return [Path(shutil.copy(bill(release), release.sbom))]
 
 
+def section(changelog: str, version: str) -> str:
+    """Returns the section of a version in the changelog."""
+    found = re.search(rf"^## {re.escape(version)} - .*?(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
+    if not found:
+        raise ReleaseError(f"CHANGELOG.md has no section `## {version} - DATE`; add it")
+    return found[0].rstrip() + "\n"
+
+
+def make_changes(release: Release) -> list[Path]:
+    """Copies the changelog's section of this version, the text of the announcement."""
+    release.changes.write_text(section((ROOT / "CHANGELOG.md").read_text(), release.version))
+    return [release.changes]
+
+
 PRODUCTS: dict[str, tuple[str, Callable[[Release], list[Path]]]] = {
     "wheel": ("the Python packages: engine with command, interpreters, data libraries", make_wheel),
     "command": ("the command and its interpreters, as a .tar.gz", make_command),
@@ -186,5 +201,6 @@ PRODUCTS: dict[str, tuple[str, Callable[[Release], list[Path]]]] = {
     "image": ("the command and its interpreters, as a container image in an OCI layout", make_image),
     "providers": ("the provider components and the contract, as a .tar.gz", make_providers),
     "npm": ("the npm packages, built by bindings/js/build", make_npm),
+    "changes": ("the changelog's section of this version", make_changes),
     "sbom": ("the bill of materials of the whole release, as CycloneDX 1.6 in JSON", make_sbom),
 }

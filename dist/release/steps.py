@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import archives, image, inventory, provenance, sbom, tools
+from . import archives, image, inventory, provenance, sbom, statement, tools
 from .places import NOTICES, ROOT, SUMS, TARGET, Release
 from .room import TIMEOUT_S, Failed, RootRoom, Room
 
@@ -98,6 +98,19 @@ def checksums(check: Check) -> str:
     if wrong := archives.wrong_sums(check.files):
         raise Failed("\n".join(wrong))
     return f"{len(list(check.files.iterdir())) - 1} files match {SUMS}"
+
+
+def stated(check: Check) -> str:
+    """Checks that the provenance statement describes all files, and a commit whose files were not changed."""
+    file = check.one("*.provenance.json", "changes")
+    text = json.loads(file.read_text())
+    files = [each for each in check.files.iterdir() if each.name not in (SUMS, file.name)]
+    if wrong := statement.differences(text, files):
+        raise Failed("\n".join(wrong))
+    source = text["predicate"]["buildDefinition"]["resolvedDependencies"][0]
+    commit, about = source["digest"]["gitCommit"], source["annotations"]
+    changed = "; its files were changed before the build" if about["modified"] else ""
+    return f"{len(files)} files, built from {about['tag'] or 'the untagged commit'} {commit[:12]}{changed}"
 
 
 def tree(release: Release) -> set[tuple[str, str]]:
@@ -450,6 +463,7 @@ def rust(check: Check) -> str:
 
 STEPS = {
     "checksums": checksums,
+    "provenance statement": stated,
     "bill of materials": bill,
     "provenance of the interpreters": interpreters,
     "clean environment": isolation,
