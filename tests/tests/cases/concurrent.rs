@@ -179,7 +179,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
         program_trial(format!("concurrent/{}", scenario.name), "concurrent", |bytes| scenario.check(bytes))
     });
     let mut trials: Vec<_> = scenarios.collect();
-    // The same calls through another component, which forwards them to the host's tools.
+    // The calls, again, through a component that forwards them to the host's tools.
     trials.extend(TOOLS.iter().filter(|scenario| scenario.name != "tools-dropped").map(|scenario| {
         let name = format!("concurrent/composed/{}", scenario.name);
         program_trial(name, "concurrent-relay", |bytes| scenario.check(bytes))

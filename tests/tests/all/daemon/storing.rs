@@ -100,7 +100,7 @@ fn client_stores_an_execution_of_the_daemons_session() {
     assert_eq!((resumed.status, &resumed.json()["calls"][0]["arguments"]), (202, &json!({"q": 2})), "{resumed:?}");
     let path = format!("/v1/executions/{}/continue", resumed.json()["execution"].as_str().unwrap());
     assert_eq!(daemon.post(&path, &answers(1, "two")).ok()["stdout"], "['before', 'one', 'two']\n");
-    // Another session can resume the same bytes.
+    // The bytes can be resumed in another session.
     daemon.open("other");
     body["session"] = "other".into();
     let resumed = ask(&daemon, "/v1/executions/resume", &[("if-match", "*")], &body);

@@ -207,7 +207,7 @@ async fn slow_suspension_is_attempted_a_limited_number_of_times() {
         assert_eq!(error.to_string(), "suspending the execution took longer than 0 ms");
         assert!(matches!(journal.last(), Some(JournalStep::SlowSuspension(_))), "{journal:?}");
     }
-    // Another node can suspend the execution. It does not repeat the recorded call.
+    // A second node suspends the execution, and does not repeat the recorded call.
     let done = continued(&fast, &state, &request, &mut journal.clone()).await.unwrap();
     assert_eq!((waits_for(&done), service.keys().len()), (vec![(1, r#"{"euros":20}"#.to_owned())], 1));
     // A third slow attempt is the last one, on any node.
