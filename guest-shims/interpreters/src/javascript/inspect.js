@@ -406,7 +406,7 @@
     const custom = value[CUSTOM];
     if (typeof custom === 'function' && custom !== inspectWith && context.calls < MOST_CALLS) {
       context.calls++;
-      const options = { ...context.options, depth: context.depth - level, breakLength: context.width, indentationLvl: context.indent };
+      const options = { depth: context.depth, ...context.options, breakLength: context.width, indentationLvl: context.indent };
       const shown = call(custom, value, context.depth - level, options, inspectWith);
       if (typeof shown === 'string') return indented(shown, context.indent);
       if (shown !== value) return formatValue(context, shown, level);
