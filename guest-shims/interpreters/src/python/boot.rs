@@ -22,6 +22,7 @@ macro_rules! boot_code {
             include_str!("boot/maps.py"),
             include_str!("boot/hashes.py"),
             include_str!("boot/generators.py"),
+            include_str!("boot/decimals.py"),
             include_str!("boot/clock.py"),
             include_str!("boot/interrupt.py"),
             include_str!("boot/threads.py"),
