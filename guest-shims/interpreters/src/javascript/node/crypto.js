@@ -154,8 +154,9 @@
     sha384: { step: sha512, start: H384, block: 128, length: 48 },
     sha512: { step: sha512, start: H512, block: 128, length: 64 },
   };
+  const digestName = (name) => `${name}`.toLowerCase().replace(/^sha-/, 'sha');
   const algorithm = (name) => {
-    const known = ALGORITHMS[`${name}`.toLowerCase().replace(/^sha-/, 'sha')];
+    const known = ALGORITHMS[digestName(name)];
     if (known !== undefined) return known;
     throw coded(Error, 'ERR_CRYPTO_INVALID_DIGEST', `Digest method not supported: ${name}; supported: ${Object.keys(ALGORITHMS).join(', ')}`);
   };
@@ -311,6 +312,73 @@
     return out;
   };
 
+  // The host derives the key, because an interpreter would take minutes. The device's limits are in `wasi/src/device.rs`.
+  const DEVICE = '/dev/glovebox/scrypt';
+  const OPTIONS = [['N', 'cost', 16384], ['r', 'blockSize', 8], ['p', 'parallelization', 1], ['maxmem', 'maxmem', 32 << 20]];
+  const keyLength = (name, length, most) => {
+    if (typeof length !== 'number') throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "${name}" argument must be of type number. Received ${$.received(length)}`);
+    if (Number.isInteger(length) && length >= 0 && length <= most) return length;
+    throw coded(RangeError, 'ERR_OUT_OF_RANGE', `The value of "${name}" is out of range. It must be >= 0 && <= ${most}. Received ${$.inspect(length, 0)}`);
+  };
+  const scryptSync = (password, salt, length, options = {}) => {
+    const parts = [dataBytes(password, 'utf8', 'password'), dataBytes(salt, 'utf8', 'salt')];
+    const size = keyLength('keylen', length, 2 ** 31 - 1);
+    const [N, r, p, memory] = OPTIONS.map(([short, long, missing]) => {
+      if (short !== long && options[short] !== undefined && options[long] !== undefined) throw coded(Error, 'ERR_CRYPTO_SCRYPT_INVALID_PARAMETER', 'Invalid scrypt parameter');
+      const value = options[short] ?? options[long] ?? 0;
+      if (typeof value !== 'number') throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "${short}" argument must be of type number. Received ${$.received(value)}`);
+      return value || missing;
+    });
+    const refuse = (reason) => {
+      throw coded(RangeError, 'ERR_CRYPTO_INVALID_SCRYPT_PARAMS', `Invalid scrypt params${reason}`);
+    };
+    const log = Math.log2(N);
+    if (![log, r, p].every((value) => Number.isInteger(value) && value >= 1)) refuse('');
+    if (128 * r * (N + p + 2) > memory) refuse(': memory limit exceeded');
+    if (size === 0) return Buffer.alloc(0);
+    const request = new Uint8Array(20 + parts[0].length + parts[1].length);
+    const header = new DataView(request.buffer);
+    [log, r, p, size, parts[0].length].forEach((number, i) => header.setUint32(i * 4, number, true));
+    request.set(parts[0], 20);
+    request.set(parts[1], 20 + parts[0].length);
+    const key = new Uint8Array(Math.min(size, 65536));
+    const { os } = $;
+    const device = os.open(DEVICE, os.O_RDWR);
+    if (device < 0) refuse(': scrypt is unavailable');
+    try {
+      if (os.write(device, request.buffer, 0, request.length) !== request.length) refuse(': N * r * p must be at most 524288, and keylen at most 65536');
+      if (os.read(device, key.buffer, 0, key.length) !== size) refuse(': not enough memory');
+    } finally {
+      os.close(device);
+    }
+    return Buffer.from(key.buffer);
+  };
+
+  const hkdfSync = (digest, secret, salt, info, length) => {
+    const known = ALGORITHMS[digestName(digest)];
+    if (known === undefined) throw coded(TypeError, 'ERR_CRYPTO_INVALID_DIGEST', `Invalid digest: ${digest}`);
+    const [input, begin, label] = [dataBytes(secret, 'utf8', 'ikm'), dataBytes(salt, 'utf8', 'salt'), dataBytes(info, 'utf8', 'info')];
+    const size = keyLength('length', length, 2 ** 32);
+    if (size > 255 * known.length) throw coded(RangeError, 'ERR_CRYPTO_INVALID_KEYLEN', 'Invalid key length');
+    const pad = padded(known, hmac(known, padded(known, begin), input));
+    const out = new Uint8Array(size);
+    // The previous block of the key, `info`, and the number of the block.
+    const message = new Uint8Array(known.length + label.length + 1);
+    message.set(label, known.length);
+    for (let at = 0, block = 1; at < size; at += known.length, block++) {
+      message[message.length - 1] = block;
+      message.set(hmac(known, pad, block === 1 ? message.subarray(known.length) : message));
+      out.set(message.subarray(0, Math.min(known.length, size - at)), at);
+    }
+    return out.buffer;
+  };
+  // Returns the form of a function with a callback.
+  const withCallback = (derive) => (...args) => {
+    const callback = args.pop();
+    if (typeof callback !== 'function') throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', 'The "callback" argument must be of type function');
+    later(derive(...args), callback);
+  };
+
   const web = {
     getRandomValues(array) {
       fillRandom(bytesOf(array));
@@ -342,6 +410,10 @@
       fillRandom(bytes.subarray(offset, size === undefined ? undefined : offset + size));
       return buffer;
     },
+    randomFill(buffer, ...rest) {
+      const callback = rest.pop();
+      later(crypto.randomFillSync(buffer, ...rest), callback);
+    },
     randomInt,
     randomUUID: web.randomUUID,
     getRandomValues: web.getRandomValues,
@@ -353,10 +425,11 @@
       return differs === 0;
     },
     pbkdf2Sync,
-    pbkdf2: (...args) => {
-      const callback = args.pop();
-      later(pbkdf2Sync(...args), callback);
-    },
+    pbkdf2: withCallback(pbkdf2Sync),
+    scryptSync,
+    scrypt: withCallback(scryptSync),
+    hkdfSync,
+    hkdf: withCallback(hkdfSync),
     subtle: web.subtle,
     webcrypto: web,
   };

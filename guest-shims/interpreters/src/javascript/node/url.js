@@ -481,7 +481,12 @@
     },
     pathToFileURL: (path) => new URL(`file://${percent($.node.path.resolve(path), `${PATH}%\\`)}`),
     domainToASCII: (domain) => parseHost(domain, true) ?? '',
-    urlToHttpOptions: ({ protocol, hostname, hash, search, pathname, href }) => ({ protocol, hostname, hash, search, pathname, path: pathname + search, href }),
+    urlToHttpOptions({ protocol, hostname, hash, search, pathname, href, port, username, password }) {
+      const options = { __proto__: null, protocol, hostname: hostname.replace(/^\[|\]$/g, ''), hash, search, pathname, path: pathname + search, href };
+      if (port !== '') options.port = Number(port);
+      if (username !== '' || password !== '') options.auth = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+      return options;
+    },
   };
   $.provide('URL', URL);
   $.provide('URLSearchParams', URLSearchParams);

@@ -29,7 +29,12 @@
     isBooleanObject: (value) => value instanceof Boolean, isBigIntObject: (value) => value instanceof BigInt,
     isAsyncFunction: (value) => /^\[object Async/.test(Object.prototype.toString.call(value)) && typeof value === 'function',
     isGeneratorFunction: (value) => /Generator/.test(Object.prototype.toString.call(value)) && typeof value === 'function', isProxy: () => false,
+    isArgumentsObject: tagIs('Arguments'), isMapIterator: tagIs('Map Iterator'), isSetIterator: tagIs('Set Iterator'), isModuleNamespaceObject: tagIs('Module'),
+    isExternal: () => false, isKeyObject: () => false, isCryptoKey: () => false,
   };
+  for (const kind of 'Uint8Clamped Uint16 Uint32 Int8 Int16 Int32 Float16 Float32 Float64 BigInt64 BigUint64'.split(' ')) {
+    types[`is${kind}Array`] = (value) => typedTag.call(value) === `${kind}Array`;
+  }
 
   // Deep equality, for `assert` and `isDeepStrictEqual`. Values that are being compared count as equal, so that cycles
   // end.
