@@ -61,7 +61,7 @@ def forget_earlier():
 
 # --- the device -----------------------------------------------------------------------------------
 
-open_device, close_device, read_device, write_device = os.open, os.close, os.read, os.write
+open_device, close_device, read_device, write_device = _open, os.close, os.read, os.write
 
 
 def exchange(message, expects_reply):

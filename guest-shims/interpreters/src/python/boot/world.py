@@ -135,6 +135,17 @@ zoneinfo.reset_tzpath(to=())
 
 _open, _fstat, _read, _write, _close, _rename = os.open, os.fstat, os.read, os.write, os.close, os.rename
 _statvfs_result = os.statvfs_result
+_ACCESS = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
+
+
+def open_file(path, flags, mode=0o777, *, dir_fd=None):
+    # Unlike on other systems, `O_RDONLY` is not zero in WASI. Scripts often leave it out.
+    return _open(path, flags if flags & _ACCESS else flags | os.O_RDONLY, mode, dir_fd=dir_fd)
+
+
+replace(os, "open", open_file)
+if _open in os.supports_dir_fd:
+    os.supports_dir_fd.add(os.open)
 
 
 def dup(fd, /):
