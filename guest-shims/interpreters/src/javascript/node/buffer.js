@@ -87,7 +87,10 @@
       return typeof name === 'string' && name !== '' && encodingName(name) !== undefined;
     }
     static byteLength(value, encoding) {
-      if (typeof value !== 'string') return value.byteLength;
+      if (typeof value !== 'string') {
+        if (!ArrayBuffer.isView(value) && !(value instanceof ArrayBuffer)) throw wrongType('string', 'of type string or an instance of Buffer or ArrayBuffer', value);
+        return value.byteLength;
+      }
       switch (encodingName(encoding) ?? 'utf8') {
         case 'utf8': return utf8Length(value);
         case 'utf16le': return value.length * 2;
@@ -135,9 +138,11 @@
       return { type: 'Buffer', data: Array.from(this) };
     }
     equals(other) {
+      if (!(other instanceof Uint8Array)) throw wrongType('otherBuffer', 'an instance of Buffer or Uint8Array', other);
       return this.length === other.length && Buffer.compare(this, other) === 0;
     }
-    compare(other, otherStart = 0, otherEnd = other.length, start = 0, end = this.length) {
+    compare(other, otherStart = 0, otherEnd = other?.length, start = 0, end = this.length) {
+      if (!(other instanceof Uint8Array)) throw wrongType('target', 'an instance of Buffer or Uint8Array', other);
       return Buffer.compare(this.subarray(start, end), other.subarray(otherStart, otherEnd));
     }
     // Shares memory with this buffer, unlike the method of typed arrays.
@@ -149,6 +154,7 @@
       return wrap(part);
     }
     copy(target, targetStart = 0, start = 0, end = this.length) {
+      if (!(target instanceof Uint8Array)) throw wrongType('target', 'an instance of Buffer or Uint8Array', target);
       const part = this.subarray(start, Math.min(end, start + Math.max(target.length - targetStart, 0)));
       target.set(part, targetStart);
       return part.length;
@@ -169,7 +175,7 @@
       else if (typeof end === 'string') [end, encoding] = [undefined, end];
       const from = offset ?? 0;
       const to = end ?? this.length;
-      if (from < 0 || from > this.length) throw outOfRange('offset', `>= 0 && <= ${this.length}`, from);
+      if (from < 0) throw outOfRange('offset', `>= 0 && <= ${LONGEST}`, from);
       if (to < 0 || to > this.length) throw outOfRange('end', `>= 0 && <= ${this.length}`, to);
       if (typeof value === 'number' || typeof value === 'boolean') {
         Uint8Array.prototype.fill.call(this, +value & 255, from, to);
@@ -211,6 +217,8 @@
 
   const outOfRange = (name, range, value) =>
     coded(RangeError, 'ERR_OUT_OF_RANGE', `The value of "${name}" is out of range. It must be ${range}. Received ${value}`);
+  const wrongType = (name, expected, value) =>
+    coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "${name}" argument must be ${expected}. Received ${$.received(value)}`);
   const checkSize = (size) => {
     if (typeof size !== 'number') {
       throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "size" argument must be of type number. Received ${$.received(size)}`);
@@ -224,8 +232,9 @@
   const find = (buffer, value, start, encoding, step) => {
     if (typeof start === 'string') [start, encoding] = [undefined, start];
     const needle = typeof value === 'number' ? [value & 255] : typeof value === 'string' ? codec(encoding).encode(value) : value;
+    if (needle === value && !(value instanceof Uint8Array)) throw wrongType('value', 'one of type number or string or an instance of Buffer or Uint8Array', value);
     const bytes = plain(buffer);
-    const isFast = needle.length > 0 && (typeof value !== 'object' || value instanceof Uint8Array);
+    const isFast = needle.length > 0;
     let at = Math.trunc(+start) || 0;
     if (at < 0) at += buffer.length;
     at = Math.min(Math.max(at, step < 0 && at < 0 ? -1 : 0), step < 0 ? buffer.length - needle.length : buffer.length);
@@ -275,7 +284,8 @@
       });
       define(`write${name}${end}`, function (value, offset = 0) {
         if (least !== undefined && (value < least || value > most)) {
-          throw outOfRange('value', `>= ${least} and <= ${most}`, value);
+          const range = typeof least !== 'bigint' ? `>= ${least} and <= ${most}` : least < 0n ? '>= -(2n ** 63n) and < 2n ** 63n' : '>= 0n and < 2n ** 64n';
+          throw outOfRange('value', range, typeof value === 'bigint' ? `${`${value}`.replace(/\B(?=(\d{3})+$)/g, '_')}n` : value);
         }
         check(this, offset, size);
         view(this)[`set${method}`](offset, value, isLittle);
@@ -296,13 +306,19 @@
   fixed('BigUInt64', 8, 'BigUint64', 0n, 2n ** 64n - 1n);
 
   // The methods for integers of one to six bytes.
+  const checkLength = (size) => {
+    if (typeof size !== 'number') throw wrongType('byteLength', 'of type number', size);
+    if (!(Number.isInteger(size) && size >= 1 && size <= 6)) throw outOfRange('byteLength', Number.isInteger(size) ? '>= 1 and <= 6' : 'an integer', size);
+  };
   const order = (size, isLittle) => Array.from({ length: size }, (_, i) => (isLittle ? size - 1 - i : i));
   for (const end of ['LE', 'BE']) {
     const readUInt = function (offset, size) {
+      checkLength(size);
       check(this, offset, size);
       return order(size, end === 'LE').reduce((sum, at) => sum * 256 + this[offset + at], 0);
     };
     const writeInt = function (value, offset, size) {
+      checkLength(size);
       check(this, offset, size);
       let left = value < 0 ? value + 2 ** (size * 8) : +value;
       for (const at of order(size, end === 'LE').reverse()) {

@@ -264,6 +264,7 @@
     #isPrevented = false;
     #target = null;
     #bubbles;
+    #isDispatched = false;
     #time = performance.now();
     constructor(type, options) {
       if (arguments.length === 0) throw coded(TypeError, 'ERR_MISSING_ARGS', 'The "type" argument must be specified');
@@ -295,8 +296,11 @@
     get isTrusted() {
       return false;
     }
+    get eventPhase() {
+      return this.#isDispatched ? 2 : 0;
+    }
     composedPath() {
-      return this.#target === null ? [] : [this.#target];
+      return this.#isDispatched ? [this.#target] : [];
     }
     preventDefault() {
       if (this.#isCancelable) this.#isPrevented = true;
@@ -308,8 +312,9 @@
     static stops(event) {
       return event.#stops;
     }
-    static aim(event, target) {
+    static aim(event, target, isDispatched) {
       event.#target = target;
+      event.#isDispatched = isDispatched;
     }
   }
   const { stops, aim } = Event;
@@ -333,8 +338,13 @@
     #listeners = new Map();
     addEventListener(type, listener, options) {
       if (listener === null || listener === undefined) return;
+      if (typeof listener !== 'function' && typeof listener !== 'object') {
+        throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "listener" argument must be an instance of EventListener. Received ${$.received(listener)}`);
+      }
+      if (options?.signal?.aborted) return;
       const list = this.#listeners.get(type) ?? [];
       if (list.some((each) => each.listener === listener)) return;
+      options?.signal?.addEventListener('abort', () => this.removeEventListener(type, listener), { once: true });
       this.#listeners.set(type, [...list, { listener, once: Boolean(options?.once) }]);
     }
     removeEventListener(type, listener) {
@@ -342,12 +352,17 @@
       this.#listeners.set(type, list.filter((each) => each.listener !== listener));
     }
     dispatchEvent(event) {
-      aim(event, this);
-      for (const { listener, once } of this.#listeners.get(event.type) ?? []) {
-        if (once) this.removeEventListener(event.type, listener);
-        if (typeof listener === 'function') listener.call(this, event);
-        else listener.handleEvent(event);
-        if (stops(event)) break;
+      if (!(event instanceof Event)) throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "event" argument must be an instance of Event. Received ${$.received(event)}`);
+      aim(event, this, true);
+      try {
+        for (const { listener, once } of this.#listeners.get(event.type) ?? []) {
+          if (once) this.removeEventListener(event.type, listener);
+          if (typeof listener === 'function') listener.call(this, event);
+          else listener.handleEvent(event);
+          if (stops(event)) break;
+        }
+      } finally {
+        aim(event, this, false);
       }
       return !event.defaultPrevented;
     }
@@ -426,7 +441,7 @@
       if (signal.aborted) return;
       end(signal, reason);
       const event = new Event('abort');
-      aim(event, signal);
+      aim(event, signal, true);
       signal.onabort?.call(signal, event);
       signal.dispatchEvent(event);
     }

@@ -459,15 +459,23 @@
     URL,
     URLSearchParams,
     parse: legacy,
-    format(url) {
-      if (typeof url === 'string' || url instanceof URL) return `${url}`;
+    format(url, { auth = true, fragment = true, search: isWithSearch = true } = {}) {
+      if (typeof url === 'string') return url;
+      if (url instanceof URL) {
+        const shown = new URL(url);
+        if (!auth) shown.username = shown.password = '';
+        if (!fragment) shown.hash = '';
+        if (!isWithSearch) shown.search = '';
+        return shown.href;
+      }
       const host = url.host ?? `${url.hostname ?? ''}${url.port ? `:${url.port}` : ''}`;
-      const search = url.search ?? (url.query && typeof url.query === 'object' ? `?${querystring.stringify(url.query)}` : '');
+      const given = url.search ?? (url.query && typeof url.query === 'object' ? querystring.stringify(url.query) : '');
+      const search = given === '' || given.startsWith('?') ? given : `?${given}`;
       const protocol = url.protocol ? url.protocol.replace(/:?$/, ':') : '';
       const isWithHost = url.slashes || (protocol in SPECIAL && host);
       const slashes = isWithHost || protocol === 'file:' ? '//' : '';
       const path = `${isWithHost && url.pathname && !url.pathname.startsWith('/') ? '/' : ''}${url.pathname ?? ''}`;
-      return `${protocol}${slashes}${url.auth ? `${url.auth}@` : ''}${host}${path}${search === '?' ? '' : search}${url.hash ?? ''}`;
+      return `${protocol}${slashes}${url.auth ? `${url.auth}@` : ''}${host}${path}${search}${url.hash ?? ''}`;
     },
     resolve: (from, to) => {
       const base = new URL(from, 'resolve://x');
