@@ -314,6 +314,7 @@
 
   // The host derives the key, because an interpreter would take minutes. The device's limits are in `wasi/src/device.rs`.
   const DEVICE = '/dev/glovebox/scrypt';
+  const ENOMEM = 48; // WASI's number
   const OPTIONS = [['N', 'cost', 16384], ['r', 'blockSize', 8], ['p', 'parallelization', 1], ['maxmem', 'maxmem', 32 << 20]];
   const keyLength = (name, length, most) => {
     if (typeof length !== 'number') throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "${name}" argument must be of type number. Received ${$.received(length)}`);
@@ -333,7 +334,7 @@
       throw coded(RangeError, 'ERR_CRYPTO_INVALID_SCRYPT_PARAMS', `Invalid scrypt params${reason}`);
     };
     const log = Math.log2(N);
-    if (![log, r, p].every((value) => Number.isInteger(value) && value >= 1)) refuse('');
+    if (![log, r, p].every((value) => Number.isInteger(value) && value >= 1 && value < 2 ** 32)) refuse('');
     if (128 * r * (N + p + 2) > memory) refuse(': memory limit exceeded');
     if (size === 0) return Buffer.alloc(0);
     const request = new Uint8Array(20 + parts[0].length + parts[1].length);
@@ -346,7 +347,9 @@
     const device = os.open(DEVICE, os.O_RDWR);
     if (device < 0) refuse(': scrypt is unavailable');
     try {
-      if (os.write(device, request.buffer, 0, request.length) !== request.length) refuse(': N * r * p must be at most 524288, and keylen at most 65536');
+      const written = os.write(device, request.buffer, 0, request.length);
+      if (written === -ENOMEM) refuse(': not enough memory');
+      if (written !== request.length) refuse(': N * r * p must be at most 524288, keylen at most 65536, and password and salt together less than 1 MiB');
       if (os.read(device, key.buffer, 0, key.length) !== size) refuse(': not enough memory');
     } finally {
       os.close(device);
