@@ -305,7 +305,8 @@
         throw failure(NUMBERS.ENOENT, 'lstat', name);
       }
       if (!options.recursive && isTree(name)) {
-        throw Object.assign(new Error(`Path is a directory: rm returned EISDIR (is a directory) ${name}`), { code: 'ERR_FS_EISDIR', name: 'SystemError' });
+        class SystemError extends Error {}
+        throw Object.assign(new SystemError(`Path is a directory: rm returned EISDIR (is a directory) ${name}`), { code: 'ERR_FS_EISDIR', name: 'SystemError' });
       }
       removeTree(name);
     },

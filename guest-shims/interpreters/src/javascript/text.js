@@ -277,7 +277,10 @@
   const errorText = (value, name) => {
     let title = read(value, 'name');
     title = typeof title === 'string' ? title : 'Error';
-    if (name !== null && name !== title && (title === 'Error' || title === '')) title = name;
+    // As in Node, the class comes first unless the script gave the error a name that does not end in `Error`.
+    if (name !== null && name !== title && (title === '' || slice(title, -5) === 'Error')) {
+      title = title === '' || includes(name, title) ? name : `${name} [${title}]`;
+    }
     let message = read(value, 'message');
     message = typeof message === 'string' ? message : message === undefined ? '' : safeString(message);
     const head = title === '' ? message : message === '' ? title : `${title}: ${message}`;

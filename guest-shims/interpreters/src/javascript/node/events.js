@@ -167,7 +167,8 @@
   EventEmitter.prototype._eventsCount = 0;
   EventEmitter.prototype._maxListeners = undefined;
 
-  $.abortError = ({ reason }) => Object.assign(new Error('The operation was aborted', { cause: reason }), { name: 'AbortError', code: 'ABORT_ERR' });
+  class AbortError extends Error {}
+  $.abortError = ({ reason }) => Object.assign(new AbortError('The operation was aborted', { cause: reason }), { name: 'AbortError', code: 'ABORT_ERR' });
 
   EventEmitter.once = (emitter, name, { signal } = {}) =>
     new Promise((resolve, reject) => {
