@@ -376,11 +376,13 @@
     return out.buffer;
   };
   // Returns the form of a function with a callback.
-  const withCallback = (derive) => (...args) => {
-    const callback = args.pop();
-    if (typeof callback !== 'function') throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', 'The "callback" argument must be of type function');
-    later(derive(...args), callback);
-  };
+  const withCallback = (name, derive) => ({
+    [name](...args) {
+      const callback = args.pop();
+      if (typeof callback !== 'function') throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', 'The "callback" argument must be of type function');
+      later(derive(...args), callback);
+    },
+  })[name];
 
   const web = {
     getRandomValues(array) {
@@ -428,11 +430,11 @@
       return differs === 0;
     },
     pbkdf2Sync,
-    pbkdf2: withCallback(pbkdf2Sync),
+    pbkdf2: withCallback('pbkdf2', pbkdf2Sync),
     scryptSync,
-    scrypt: withCallback(scryptSync),
+    scrypt: withCallback('scrypt', scryptSync),
     hkdfSync,
-    hkdf: withCallback(hkdfSync),
+    hkdf: withCallback('hkdf', hkdfSync),
     subtle: web.subtle,
     webcrypto: web,
   };
