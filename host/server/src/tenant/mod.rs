@@ -1,12 +1,13 @@
 //! Tenants: clients of the service, and the operations on their behalf.
 //!
-//! * [`execute`], [`type_checking`], [`stepping`], [`suspending`], [`stored_executions`], [`sessions`]: a tenant's
-//!   operations, which its [executor](crate::executor) performs.
+//! * [`execute`], [`type_checking`], [`stepping`], [`answering`], [`suspending`], [`stored_executions`], [`sessions`]: a
+//!   tenant's operations, which its [executor](crate::executor) performs.
 //! * [`work`]: the scripts and operations that clients request. [`summary`]: descriptions of sessions.
 //! * [`running_executions`], [`suspended`]: running and suspended executions. [`suspended_store`]: the store of
 //!   suspended executions. [`replies`]: the memory of workers' replies.
 //! * [`quotas`], [`stores`]: the limits on a tenant.
 
+mod answering;
 mod execute;
 mod quotas;
 mod replies;

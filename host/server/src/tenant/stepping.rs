@@ -9,6 +9,7 @@ use tracing::{Instrument as _, Span};
 
 use super::{
     OnOutput, Tenant, Watch, Work,
+    answering::{REPEAT_AFTER, answer_repeatedly},
     execute::{AuditedRequest, CancelOnDrop},
     stored_executions::Claim,
     suspended::SuspensionState,
@@ -186,6 +187,7 @@ impl Tenant {
             // that, so the first request contains no answers. A node then only repeats the earlier steps, and suspends
             // the execution again.
             let answers = if is_remote && claim.is_none() { Vec::new() } else { work.take_answers() };
+            let can_be_unanswered = is_remote && claim.is_some();
             let (request, work) = tenant.audited_work(door, work).await?;
             let (listener, span) = (Some(output.listener()), Span::current());
             let job = Job { work, cancel: cancel.clone(), on_output: listener, span };
@@ -231,7 +233,11 @@ impl Tenant {
             }
             // A resumed script repeats its earlier steps until it waits for its unanswered calls again.
             if !answers.is_empty() && matches!(advanced, Ok(ExecutorStep::NeedsTools { .. })) {
-                advanced = match stepping.started.advance(answers).await {
+                let answered = match can_be_unanswered {
+                    true => answer_repeatedly(&*stepping.started, &stepping.cancel, answers, &REPEAT_AFTER).await,
+                    false => stepping.started.advance(answers).await,
+                };
+                advanced = match answered {
                     // The client can resume the execution from the same bytes with other answers.
                     Err(error) if error.is_answer_error() => {
                         stepping.output.set(None).await;
