@@ -85,9 +85,11 @@ impl Started {
         Ok(self.raw.answer(id, answer.as_deref())?)
     }
 
-    /// Answers the script's calls with the results of `handler`, until the execution has ended. Handles at most
-    /// `limits.tool-calls-at-once` calls at the same time. Ignores displays. When the execution ends, drops the futures
-    /// of calls that are still being handled.
+    /// Answers the script's calls with the results of `handler`, until the execution has ended. At most
+    /// `limits.tool-calls-at-once` calls wait for an answer at the same time. A call that has timed out is still handled,
+    /// but its answer is ignored, so up to `limits.tool-calls` handlers can run. To prevent this, let `handler` return
+    /// within `limits.tool-timeout-ms`. Ignores displays. When the execution ends, drops the futures of calls that are
+    /// still being handled.
     ///
     /// ```no_run
     /// use glovebox_guest::{Error, Sandbox, concurrent::{CallInfo, call_tool, list_tools}};
