@@ -509,15 +509,15 @@ test('a run in a session of a daemon is suspended and resumed in a restored sess
   await using box = await createSandbox({ language: 'python', backend: 'daemon', tools: { pay } });
   await using session = await box.session();
   await session.execute('x = [1]');
-  const run = waiting(await session.start('x.append(tools.pay(euros=x[0]))\nx'));
+  const run = waiting(await session.start('x.append(2)\nx.append(tools.pay(euros=x[0]))\nx'));
   const state = await run.suspend();
   assert.deepEqual((await session.execute('x')).value, [1], 'the session is rolled back');
   assert.deepEqual(await box.suspendedCalls(state), run.calls);
   for (const answer of [2, 3]) {
     await using restored = await box.resumeSuspendedSession(state);
     assert.deepEqual(await restored.variables.get('x'), [1], 'the state before the run');
-    assert.deepEqual(ended(await restored.resumeSuspended(state, { answers: { 0: answer } })).value, [1, answer]);
-    assert.deepEqual(await restored.variables.get('x'), [1, answer]);
+    assert.deepEqual(ended(await restored.resumeSuspended(state, { answers: { 0: answer } })).value, [1, 2, answer]);
+    assert.deepEqual(await restored.variables.get('x'), [1, 2, answer]);
   }
   const forks = await waiting(await session.start('x.append(tools.pay(euros=0))\nx')).fork(2);
   const values = forks.map(async (fork, index) => ended(await fork.answer({ answers: { 0: index } })).value);

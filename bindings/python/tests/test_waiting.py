@@ -607,11 +607,11 @@ class DaemonSessions(Sessions):
         box = self.sandbox()
         with box.session() as session:
             session.execute("x = [1]")
-            state = self.waits(session.start("x.append(tools.pay(euros=1))"), 0).suspend()
+            state = self.waits(session.start("x.append(2)\nx.append(tools.pay(euros=1))"), 0).suspend()
         with box.resume_suspended_session(state, id="restored") as session:
             self.assertEqual((session.id, session.variables["x"]), ("restored", [1]))
-            self.ended(session.resume_suspended(state, {0: 2}))
-            self.assertEqual(session.variables["x"], [1, 2])
+            self.ended(session.resume_suspended(state, {0: 3}))
+            self.assertEqual(session.variables["x"], [1, 2, 3])
 
 
 class DaemonAsynchronous(Asynchronous):

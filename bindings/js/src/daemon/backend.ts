@@ -86,13 +86,21 @@ async function mapSuspension<Result>(types: readonly string[], asked: Promise<Re
   return mapErrors(suspensionErrors(types, asked));
 }
 
-/** Repeats a suspended execution until it waits, cancels it, and returns its calls. */
+/**
+ * Repeats a suspended execution until it waits, suspends it again, and returns its calls. A cancelled script would handle
+ * an exception: it could call tools, and its session would not be rolled back.
+ */
 async function repeat(place: Startable, state: Uint8Array): Promise<RequestedCall[]> {
   const hooks = { cancel: new Cancel(), output: undefined };
   const stepped = await place.startSuspended(state, undefined, hooks);
   if (!('calls' in stepped)) return [];
-  stepped.cancel();
-  await stepped.answer([], hooks);
+  try {
+    await stepped.suspend();
+  } catch (error) {
+    stepped.cancel();
+    await stepped.answer([], hooks).catch(() => undefined);
+    throw error;
+  }
   return [...stepped.calls];
 }
 
@@ -172,7 +180,7 @@ class DaemonBackend implements StartableBackend {
   }
 
   async suspendedCalls(state: Uint8Array): Promise<RequestedCall[]> {
-    // The daemon has no request that only reads the calls, so this method resumes the execution and cancels it.
+    // The daemon has no request that only reads the calls, so this method resumes the execution and suspends it again.
     try {
       return await repeat(this, state);
     } catch (error) {
@@ -188,7 +196,7 @@ class DaemonBackend implements StartableBackend {
 
   async resumeSuspendedSession(state: Uint8Array, id: string | undefined): Promise<BackendSession> {
     // The daemon has no request that only restores the session, so this method resumes the execution in a new session
-    // and cancels it. The session is then rolled back to its state before the execution.
+    // and suspends it again. The session is then rolled back to its state before the execution.
     const session = await this.opened('/v1/sessions', this.#newSession(id, undefined));
     try {
       await repeat(session, state);

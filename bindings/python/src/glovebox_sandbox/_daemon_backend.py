@@ -63,9 +63,17 @@ def _script(input: Input) -> str:
 
 
 def _repeat(started: DaemonStarted) -> list[Call]:
-    """Repeats a suspended execution until it waits, cancels it, and returns its calls."""
-    calls = started.advance([], None)[1]
-    started.cancel()
+    """Repeats a suspended execution until it waits, suspends it again, and returns its calls.
+
+    A cancelled script would handle an exception: it could call tools, and its session would not be rolled back.
+    """
+    executed, calls = started.advance([], None)
+    if executed is None:
+        try:
+            started.suspend()
+        except BaseException:
+            started.cancel()
+            raise
     return calls
 
 
@@ -108,7 +116,7 @@ class DaemonSandbox:
         return DaemonStarted(self.client, self.handlers, token, RESUME, body, None, OF_RESUMPTION)
 
     def suspended_calls(self, state: bytes) -> list[Call]:
-        # The daemon has no request that only reads the calls, so this method resumes the execution and cancels it.
+        # The daemon has no request that only reads the calls, so this method resumes the execution and suspends it again.
         try:
             return _repeat(self.start_suspended((state, None, False, None)))
         except SuspensionError as error:
@@ -122,7 +130,7 @@ class DaemonSandbox:
 
     def resume_suspended_session(self, state: bytes, id: str | None) -> DaemonSession:
         # The daemon has no request that only restores the session, so this method resumes the execution in a new session
-        # and cancels it. The session is then rolled back to its state before the execution.
+        # and suspends it again. The session is then rolled back to its state before the execution.
         session = self.session(id, None)
         try:
             _repeat(session.start_suspended((state, None, False, None)))
