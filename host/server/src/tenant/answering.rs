@@ -31,12 +31,14 @@ pub(super) async fn answer_repeatedly(
     answers: Vec<ToolAnswer>,
     delays: &[Duration],
 ) -> Result<ExecutorStep, ServiceError> {
+    let ended = started.end_token();
     for delay in delays {
         let advanced = started.advance(answers.clone()).await;
         if !matches!(advanced, Err(ServiceError::StepUnanswered)) {
             return advanced;
         }
-        tokio::time::sleep(*delay).await;
+        // A cancelled execution does not wait.
+        let _ = tokio::time::timeout(*delay, ended.cancelled()).await;
     }
     let advanced = started.advance(answers).await;
     if !matches!(advanced, Err(ServiceError::StepUnanswered)) {
