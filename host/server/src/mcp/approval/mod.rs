@@ -208,7 +208,8 @@ impl ApprovedRun<'_> {
         self.given.session.is_some()
     }
 
-    /// Returns `true` if executions can be suspended as bytes. Sessions that exist only in memory cannot be restored.
+    /// Returns `true` if executions are suspended as bytes. In sessions that exist only in memory, executions wait in
+    /// memory: the sessions do not survive a restart either.
     fn is_suspendable(&self) -> bool {
         !self.is_in_session() || self.tenant.open_sessions().is_none()
     }
