@@ -49,8 +49,8 @@ struct State {
     listed: BTreeMap<String, FleetSession>,
     /// The failure that answers every request, if set.
     failure: Option<HttpFailure>,
-    /// `true` if the answer to the next execution is recorded, but not sent.
-    loses_answer: bool,
+    /// The number of answers to executions that are sent before one answer is recorded, but not sent.
+    answers_before_loss: Option<usize>,
     /// The number of clock reads, so that each session has a different opening time.
     clock: u64,
 }
@@ -92,7 +92,12 @@ impl FleetEngine {
 
     /// Records the answer to the next execution, but answers with a failure, as if the connection were broken.
     pub(crate) fn lose_answer(&self) {
-        self.state.lock().unwrap().loses_answer = true;
+        self.lose_answer_after(0);
+    }
+
+    /// Like [`lose_answer`](Self::lose_answer), but first sends the answers to `count` executions.
+    pub(crate) fn lose_answer_after(&self, count: usize) {
+        self.state.lock().unwrap().answers_before_loss = Some(count);
     }
 
     /// Forgets the answers to requests with idempotency keys, as the engine does after an hour.
@@ -185,9 +190,15 @@ impl FleetEngine {
         if let Some(known) = known {
             state.answered.insert(known, answer.clone());
         }
-        match handler == "execute" && std::mem::take(&mut state.loses_answer) {
-            true => Err((503, "the connection is broken".into())),
-            false => answer,
+        if handler != "execute" {
+            return answer;
+        }
+        match state.answers_before_loss.take() {
+            Some(0) => Err((503, "the connection is broken".into())),
+            count => {
+                state.answers_before_loss = count.map(|count| count - 1);
+                answer
+            }
         }
     }
 

@@ -357,6 +357,21 @@ fn stored_execution_of_a_fleet_session_remains_stored_until_its_steps_are_repeat
 }
 
 #[test]
+fn answers_to_a_claimed_execution_are_repeated() {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s");
+    let path = store(&server);
+    // The server deletes the execution between the two answers of the engine.
+    engine.lose_answer_after(1);
+    let next = stored(&server.post(&path, &answering(0, "one")));
+    let [(_, first), (_, second), (_, repeated)] = &resumptions(&engine)[..] else { panic!() };
+    assert!(first != second && second == repeated, "the repetition has the same key");
+    assert_eq!(server.get(&path).status, 404);
+    assert_eq!(server.post(&next, &answering(1, "two")).ok()["stdout"], "['one', 'two']\n");
+}
+
+#[test]
 fn server_of_a_fleet_without_a_store_names_the_setting() {
     let engine = FleetEngine::start();
     let server = Server::start(setup_in(engine.client(), "one", |tenant| tenant.suspended_store = None));
