@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io, mem,
+    io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -152,10 +152,11 @@ impl Executor for InMemory {
             let sessions = Arc::clone(&self.0);
             let start = move || {
                 let suspended = sessions.here.take_suspended(&mut script)?;
+                let current = sessions.find_expected(&target)?;
                 // This reference keeps the session in use until the script has ended.
                 let session = match &suspended {
-                    Some(suspended) => sessions.restore_suspended(&target, suspended)?,
-                    None => sessions.find_expected(&target)?,
+                    Some(suspended) => sessions.restore_suspended(&current, suspended)?,
+                    None => Arc::clone(&current),
                 };
                 if suspended.is_none() && script.suspendable {
                     session.measure_state()?;
@@ -163,7 +164,12 @@ impl Executor for InMemory {
                 let key = sessions.here.suspended_key();
                 let request = stepped_request(&mut script, suspended.as_ref(), false).cancel(&cancel);
                 LocalExecution::start(request, on_output, key, |request| {
-                    Ok((session.session.start(request)?, Box::new(move |executed| session.count_execution(executed))))
+                    let started = session.session.start(request)?;
+                    // If the execution cannot be started, the session keeps its state.
+                    if !Arc::ptr_eq(&current, &session) {
+                        sessions.replace(&current, Arc::clone(&session))?;
+                    }
+                    Ok((started, Box::new(move |executed| session.count_execution(executed))))
                 })
             };
             Ok(Box::new(Service::blocking(start).await??) as Box<dyn SteppedExecution>)
@@ -214,19 +220,16 @@ impl SessionsInMemory {
         Ok(sandbox.resume(state, options).map_err(unusable)?)
     }
 
-    /// Replaces a session with its state before a suspended execution, as a new generation. Must be called on a blocking
-    /// thread, while no other request uses the session.
+    /// Restores the state before a suspended execution, as a new generation of the session `old`.
     ///
     /// # Errors
-    /// Fails if the session does not exist, if its generation is not the expected one, or if the state cannot be
-    /// restored. The session then keeps its state.
+    /// Fails if the state cannot be restored.
     fn restore_suspended(
         &self,
-        target: &SessionTarget,
+        old: &SessionInMemory,
         suspended: &Suspended,
     ) -> Result<Arc<SessionInMemory>, ServiceError> {
-        let id = &target.id;
-        let old = self.find_expected(target)?;
+        let id = &old.id;
         let options = ResumeOptions::default().id(id.as_str()).cancel(&self.stop);
         let restored = old.session.sandbox().resume_suspended_session(suspended, options);
         let session = restored.map_err(|source| SessionsError::Resume { id: id.clone(), source: Box::new(source) })?;
@@ -234,17 +237,21 @@ impl SessionsInMemory {
         let generation = old.usage.lock().generation + 1;
         let usage = Usage { generation, changed_at: Timestamp::now().max(created_at), used_at: Instant::now() };
         let (state_bytes, usage) = (AtomicU64::new(0), Mutex::new(usage));
-        let new = SessionInMemory { id: id.clone(), session, created_at, policy_bytes, state_bytes, usage };
-        let new = Arc::new(new);
-        // The old session is dropped after unlocking the map, because freeing an interpreter takes time.
-        let replaced = match self.sessions.lock().get_mut(id) {
-            // The session may have been closed in the meantime.
-            Some(current) if Arc::ptr_eq(current, &old) => Some(mem::replace(current, Arc::clone(&new))),
-            _ => None,
-        };
-        match replaced {
-            Some(_) => Ok(new),
-            None => Err(SessionsError::NotFound { id: id.clone() }.into()),
+        Ok(Arc::new(SessionInMemory { id: id.clone(), session, created_at, policy_bytes, state_bytes, usage }))
+    }
+
+    /// Replaces a session. Must be called while no other request uses the session.
+    ///
+    /// # Errors
+    /// Fails if the session was closed in the meantime.
+    fn replace(&self, old: &Arc<SessionInMemory>, new: Arc<SessionInMemory>) -> Result<(), ServiceError> {
+        match self.sessions.lock().get_mut(&old.id) {
+            // The caller drops the old session after unlocking the map, because freeing an interpreter takes time.
+            Some(current) if Arc::ptr_eq(current, old) => {
+                *current = new;
+                Ok(())
+            }
+            _ => Err(SessionsError::NotFound { id: old.id.clone() }.into()),
         }
     }
 

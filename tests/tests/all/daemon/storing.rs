@@ -108,6 +108,15 @@ fn client_stores_an_execution_of_the_daemons_session() {
     daemon.post(&path, &answers(1, "three")).ok();
     assert_eq!(daemon.prints("other", "print(x)"), "['before', 'one', 'three']\n");
     assert_eq!(daemon.prints("s", "print(x)"), "['before', 'one', 'two']\n");
+    // An execution that a limit prevents changes no session.
+    let small = json!({"id": "small", "language": "python", "policy": {"limits": {"source_bytes": 10}}});
+    daemon.post("/v1/sessions", &small).ok();
+    daemon.prints("small", "x = 1");
+    body["session"] = "small".into();
+    let refused = ask(&daemon, "/v1/executions/resume", &[("if-match", "*")], &body);
+    assert!((400..500).contains(&refused.status), "{refused:?}");
+    assert_eq!(daemon.prints("small", "print(x)"), "1\n");
+    body["session"] = "other".into();
     // Damaged bytes change no session.
     body["suspended"] = json!({"base64": BASE64_STANDARD.encode(&suspended.body[..100])});
     let damaged = ask(&daemon, "/v1/executions/resume", &[("if-match", "*")], &body);
