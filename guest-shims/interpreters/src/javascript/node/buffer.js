@@ -226,6 +226,20 @@
     if (!(size >= 0 && size <= LONGEST)) throw outOfRange('size', `>= 0 && <= ${LONGEST}`, size);
   };
 
+  // Searches parts of increasing length, so that the time depends on the distance to the match, not on the length of the
+  // buffer. Otherwise, a loop over all matches would take quadratic time.
+  const findText = (bytes, wanted, at, step) => {
+    for (let most = 256; ; most *= 2) {
+      const from = step < 0 ? Math.max(at - most + 1, 0) : at;
+      const end = step < 0 ? at + wanted.length : Math.min(at + most - 1 + wanted.length, bytes.length);
+      const part = textOf(subarray.call(bytes, from, end));
+      const found = step < 0 ? part.lastIndexOf(wanted) : part.indexOf(wanted);
+      if (found >= 0) return from + found;
+      if (step < 0 ? from === 0 : end === bytes.length) return -1;
+      at += step * most;
+    }
+  };
+
   // Maximum number of positions with the needle's first byte that `find` compares. It then searches in text.
   const MOST_COMPARED = 16;
   const [indexOfByte, lastIndexOfByte] = [Uint8Array.prototype.indexOf, Uint8Array.prototype.lastIndexOf].map((method) => $.uncurry(method));
@@ -240,12 +254,7 @@
     at = Math.min(Math.max(at, step < 0 && at < 0 ? -1 : 0), step < 0 ? buffer.length - needle.length : buffer.length);
     for (let compared = 0; at >= 0 && at + needle.length <= buffer.length; at += step) {
       if (isFast) {
-        if (compared++ === MOST_COMPARED) {
-          const wanted = textOf(Uint8Array.from(needle));
-          if (step < 0) return textOf(subarray.call(bytes, 0, at + needle.length)).lastIndexOf(wanted);
-          const found = textOf(subarray.call(bytes, at)).indexOf(wanted);
-          return found < 0 ? -1 : at + found;
-        }
+        if (compared++ === MOST_COMPARED) return findText(bytes, textOf(Uint8Array.from(needle)), at, step);
         at = step < 0 ? lastIndexOfByte(bytes, needle[0], at) : indexOfByte(bytes, needle[0], at);
         if (at < 0 || at + needle.length > buffer.length) return -1;
       }
