@@ -225,6 +225,8 @@ impl<'a> Interpreter<'a> {
             self.write_twister(state, at(state, TWISTER_BYTES), scattered(&words))?;
         }
         if has_others {
+            // A handler of the script could otherwise end the call with an exception, and the restore would fail.
+            self.settle_interrupts()?;
             self.call("renew")?;
         }
         Ok(())

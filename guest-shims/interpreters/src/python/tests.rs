@@ -353,6 +353,13 @@ fn seeded_generators_keep_their_states() {
         let renewals: Vec<Value> = [11].into_iter().take(usize::from(others == 1)).map(Value::I32).collect();
         assert_eq!(guest.functions(), renewals, "{flags}");
     }
+    // A late interrupt does not call the script's handler.
+    let mut guest = FakeGuest::new();
+    guest.put(SEEDED, 1 << 16);
+    guest.put(HANDLER, 1);
+    guest.put(HANDLER + 4, 0x50);
+    Python::reactor().reseed(&mut guest, &anchors).unwrap();
+    assert_eq!((guest.functions(), guest.get(HANDLER + 4)), ([10, 11].map(Value::I32).to_vec(), OURS));
 }
 
 #[test]
