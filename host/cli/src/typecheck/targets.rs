@@ -166,11 +166,13 @@ impl<'a> Level<'a> {
         self.end_operand();
         if self.mode == Mode::Annotation {
             self.last.clear();
-        } else if self.targets.is_empty() {
-            mem::swap(&mut self.targets, &mut self.last);
-        } else {
-            self.targets.append(&mut self.last);
+            return;
         }
+        // Append the shorter list, so that nested brackets do not copy a long list at each level.
+        if self.targets.len() < self.last.len() {
+            mem::swap(&mut self.targets, &mut self.last);
+        }
+        self.targets.append(&mut self.last);
     }
 
     fn end_operand(&mut self) {
