@@ -148,9 +148,11 @@ fn is_valid_argument(message: &str) -> bool {
     let text = found.replace("LiteralString", "str").replace('*', "");
     let numbers = with_numbers(&text);
     let is_object = |text: &str| text.starts_with('_') || text.contains("[_");
+    // Searched once, because an untrusted type can be long and have many alternatives.
+    let has_dictionary = found.contains("dict[");
     expected.split(" | ").chain([expected]).any(|expected| {
         let is_container = expected.contains('[') && (expected == text || expected == numbers);
-        let is_dictionary = is_object(expected) && found.contains("dict[");
+        let is_dictionary = has_dictionary && is_object(expected);
         let is_tuple = expected.starts_with("list[") && found.starts_with("tuple[");
         let is_string = expected.starts_with("Literal[") && text == "str";
         is_container || (is_tool && (is_dictionary || is_tuple || is_string))
