@@ -28,7 +28,8 @@ fn pinned_binaries_are_supported_by_metering() {
 
 #[test]
 fn direct_functions_return_the_counter_everywhere() {
-    // `$direct` ends with a branch, a `return`, and unreachable code. `$listed` keeps its type.
+    // `$direct` ends with a branch, a `return`, and unreachable code. `$listed` keeps its type. In `$caught`, exceptions
+    // land at the function's end.
     let text = r#"(module
         (table 1 funcref)
         (elem (i32.const 0) $listed)
@@ -41,6 +42,13 @@ fn direct_functions_return_the_counter_everywhere() {
             (return (i32.const 4))
             (br 0 (call $direct (call $listed (i32.const 5)))))
         (func $listed (param i32) (result i32) (call $direct (local.get 0)))
+        (tag $error (param i32))
+        (func $thrown (param i32) (result i32) (throw $error (local.get 0)))
+        (func $caught (param i32) (result i32)
+            (try_table (result i32) (catch $error 0)
+                (br_if 1 (call $thrown (local.get 0)) (local.get 0))
+                (call $direct)))
+        (func (export "caught") (param i32) (result i32) (call $caught (local.get 0)))
         (func (export "direct") (export "again") (param i32) (result i32) (call $listed (call $direct (local.get 0)))))"#;
     let plain = wat::parse_str(text).unwrap();
     for counter in [Counter::Own, Counter::ImportedFrom("base")] {
