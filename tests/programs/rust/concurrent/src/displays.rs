@@ -134,7 +134,7 @@ async fn in_session() -> Result<String, SandboxError> {
     let mut events = started.events()?;
     let second = text_of(&next_display(&started, &mut events).await?);
     started.finish().await?;
-    Ok(format!("{} {} {second}", text_of(&first), result.forms[0].media_type))
+    Ok(format!("{} {} {second}", text_of(&first), result.forms.last().map_or("", |form| form.media_type.as_str())))
 }
 
 /// Suspends and resumes a script. The resumed script shows its earlier displays again.
