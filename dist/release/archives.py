@@ -20,14 +20,14 @@ class Entry:
     """A file or a directory in an archive."""
 
     contents: Path | bytes | None
-    """The bytes, or a file that contains them. `None` for a directory."""
+    """The contents, or a file with the contents. `None` for a directory."""
     mode: int
     owner: int = 0
-    """The number of the user and of the group."""
+    """The ID of both the user and the group."""
 
     @property
     def size(self) -> int:
-        """The number of bytes."""
+        """The size in bytes."""
         if isinstance(self.contents, Path):
             return self.contents.stat().st_size
         return len(self.contents or b"")

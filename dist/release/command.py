@@ -26,8 +26,8 @@ EXAMPLES = """\
 
 Builds are reproducible: the same commit, compiler and pins produce the same bytes. Paths of this machine are removed. Files in archives are
 sorted, and have the time of the commit or of SOURCE_DATE_EPOCH. --check-reproducible packs everything twice and compares the results. The
-container image also contains this machine's C library, so it needs Debian and the same version of this library. DEBFULLNAME and DEBEMAIL
-set the maintainer of the Debian package, which is otherwise the author of the commit.
+container image also contains this machine's C library: build it on Debian, and reproduce it with the same version of the library.
+DEBFULLNAME and DEBEMAIL set the maintainer of the Debian package. The default is the author of the commit.
 
 Examples:
   dist/build                               build everything into target/release-files/release

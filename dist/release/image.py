@@ -20,7 +20,7 @@ from .archives import Entry, directory, file
 from .places import NOTICES, ROOT, Release, ReleaseError
 
 USER = 65532
-"""The user in service/Containerfile."""
+"""The user ID, the same as in service/Containerfile."""
 OPT = "opt/glovebox"
 STATE = "/var/lib/glovebox"
 CACHE = "/var/cache/glovebox"
@@ -80,7 +80,7 @@ def system(needed: list[libraries.Library]) -> dict[str, Entry]:
 
 
 def layers(release: Release, program: Path) -> list[tuple[str, dict[str, Entry]]]:
-    """Returns the layers, each with its description."""
+    """Returns the layers, each as its description and its entries."""
     command = {
         f"{OPT}/glovebox": file(program, 0o755),
         f"{OPT}/LICENSE": file(ROOT / "LICENSE"),

@@ -19,7 +19,7 @@ LICENCES = {"libc6": "LGPL-2.1-or-later", "libgcc-s1": "GPL-3.0-or-later WITH GC
 TEXTS = tuple(Path("/usr/share/common-licenses") / name for name in ("GPL-2", "GPL-3", "LGPL-2.1"))
 """The licence texts to which the packages' copyright files refer."""
 MIN_GLIBC = (2, 34)
-"""The first glibc that resolves host names without loading further libraries."""
+"""The first version of glibc that resolves host names without loading further libraries."""
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,8 @@ class Room:
         settings: dict[str, str] | None = None,
         with_errors: bool = False,
     ) -> str:
-        """Runs a program in the room and returns its output, `with_errors` also its standard error. If the program fails,
-        the error contains the output."""
+        """Runs a program in the room and returns its output. With `with_errors`, the output includes standard error. If
+        the program fails, the error contains the output."""
         unshare, mount = namespace_tools()
         environment = {
             "HOME": str(self.home(home)),

@@ -1,5 +1,5 @@
-"""The provenance statement of a release: which commit, compiler and pinned tools produced which files. It is an in-toto
-statement with SLSA's provenance 1.0, and not signed."""
+"""The provenance statement of a release, which names the commit, the compiler, the pinned tools and the files. It is an
+unsigned in-toto statement with SLSA's provenance 1.0."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def git(*arguments: str) -> str:
 
 
 def source(version: str) -> dict[str, Any]:
-    """Returns the commit, and whether the tag of the version names it and the checkout has changed files."""
+    """Returns the commit, its tag if that is the version's tag, and whether the checkout has changed files."""
     commit = git("rev-parse", "HEAD")
     tag = f"v{version}"
     return {

@@ -323,7 +323,7 @@ def debian_package(check: Check) -> str:
     check_md5sums(root)
     check_unit(root)
     shutil.rmtree(root / "DEBIAN")
-    # An ordinary user of a Debian system. The libraries and the shell are this machine's.
+    # Imitates an ordinary user of a Debian system. The libraries and the shell are this machine's.
     borrowed = ("bin", "lib", "lib64")
     settings = (("PATH", "/usr/bin:/bin"), ("HOME", "/home/user"), ("LANG", "C.UTF-8"))
     room = RootRoom(check.room.base, root=root, environment=settings, volumes=("home/user", "tmp"), borrowed=borrowed)

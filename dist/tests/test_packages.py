@@ -181,7 +181,7 @@ class Sources(unittest.TestCase):
         self.assertEqual(f"{settings.pop('GLOVEBOX_CACHE_DIR')}/code", image.ENVIRONMENT["GLOVEBOX_CACHE_DIR"])
         self.assertLessEqual(settings.items(), image.ENVIRONMENT.items())
 
-    def test_debian_command_uses_its_interpreters_unless_told_otherwise(self) -> None:
+    def test_debian_command_uses_its_interpreters_unless_the_environment_names_others(self) -> None:
         text = (debian.SOURCE / "glovebox").read_text()
         shown = text.replace("exec /usr/lib/glovebox/glovebox", "echo $GLOVEBOX_BUNDLE $GLOVEBOX_PREPARED")
         self.assertNotEqual(shown, text)
@@ -192,7 +192,7 @@ class Sources(unittest.TestCase):
             printed = subprocess.check_output(["/bin/sh", "-c", shown, "sh", "a", "b"], env=settings, text=True)
             self.assertEqual(printed.strip(), expected)
 
-    def test_maintainer_scripts_do_nothing_surprising(self) -> None:
+    def test_maintainer_scripts_enable_no_service_and_change_no_accounts(self) -> None:
         for name in ("postinst", "prerm", "postrm"):
             script = debian.SOURCE / name
             subprocess.run(["/bin/sh", "-n", script], check=True)
