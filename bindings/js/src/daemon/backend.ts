@@ -87,8 +87,8 @@ async function mapSuspension<Result>(types: readonly string[], asked: Promise<Re
 }
 
 /**
- * Repeats a suspended execution until it waits, suspends it again, and returns its calls. A cancelled script would handle
- * an exception: it could call tools, and its session would not be rolled back.
+ * Repeats a suspended execution until it waits, suspends it again, and returns its calls. Does not cancel the execution:
+ * a cancelled script can handle the exception and call tools, and its session is then not rolled back.
  */
 async function repeat(place: Startable, state: Uint8Array): Promise<RequestedCall[]> {
   const hooks = { cancel: new Cancel(), output: undefined };
@@ -228,7 +228,7 @@ class DaemonBackend implements StartableBackend {
     return objectOf(fieldsOf({ id }), runtime, policy, files, context === undefined ? '' : `"context":${context}`);
   }
 
-  /** The field with which the executions of a sandbox with tools can be suspended. */
+  /** The field that makes executions suspendable. Empty for a sandbox without tools. */
   get suspendable(): string {
     return this.context.tools.length > 0 ? '"suspendable":true' : '';
   }

@@ -65,7 +65,8 @@ def _script(input: Input) -> str:
 def _repeat(started: DaemonStarted) -> list[Call]:
     """Repeats a suspended execution until it waits, suspends it again, and returns its calls.
 
-    A cancelled script would handle an exception: it could call tools, and its session would not be rolled back.
+    Does not cancel the execution: a cancelled script can handle the exception and call tools, and its session is then
+    not rolled back.
     """
     executed, calls = started.advance([], None)
     if executed is None:

@@ -147,8 +147,8 @@ impl Started {
     /// the context. [`Error::NotResumable`] if an execution from
     /// [`Sandbox::resume_suspended`](super::Sandbox::resume_suspended) or
     /// [`Sandbox::resume_suspended_session`](super::Sandbox::resume_suspended_session) behaves differently than in its
-    /// first run. [`Error::TooManySessions`] if the state of a session cannot be held for
-    /// [`Session::start_suspendable`](super::Session::start_suspendable).
+    /// first run. [`Error::TooManySessions`] after
+    /// [`Session::start_suspendable`](super::Session::start_suspendable), if the state of the session exceeds a limit.
     pub async fn finish(&self) -> Result<Execution, Error> {
         Ok(self.raw.finish().await?)
     }
