@@ -270,8 +270,8 @@ impl Session {
         Ok(self.raw.delete_file(path, true)?)
     }
 
-    /// Creates a second session with the same state, but with different random numbers. Later changes in either
-    /// session do not affect the other session.
+    /// Creates a second session with the same state, but with different random numbers, except from generators that a
+    /// script has seeded. Later changes in either session do not affect the other session.
     ///
     /// # Errors
     /// [`Error::TooManySessions`], [`Error::SessionEnded`], [`Error::SessionBusy`].

@@ -158,8 +158,8 @@ impl Session {
         Ok(self.raw.delete_file(path.into(), true).await?)
     }
 
-    /// Creates a second session with the same state, but with different random numbers. Later changes in either
-    /// session do not affect the other session.
+    /// Creates a second session with the same state, but with different random numbers, except from generators that a
+    /// script has seeded. Later changes in either session do not affect the other session.
     ///
     /// # Errors
     /// Same as [`crate::Session::fork`].
