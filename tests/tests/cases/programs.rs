@@ -173,8 +173,7 @@ fn the_first_program_runs_scripts(bytes: &[u8]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Calls the exports of the asynchronous program in `docs/use-from-a-component.md`.
-/// Composes a component that runs scripts with a component that implements their tools.
+/// Calls a composition of a component that runs scripts and a component that implements their tools.
 fn scripts_call_the_composed_tools(bytes: &[u8]) -> Result<(), Failed> {
     let application = Applications::new(engine())?.load_bytes("parallel-rates", bytes)?;
     let host = SandboxHost::builder(engine()).build()?;
@@ -197,6 +196,7 @@ fn scripts_call_the_composed_tools(bytes: &[u8]) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Calls the exports of the asynchronous program in `docs/use-from-a-component.md`.
 fn the_asynchronous_program_runs_scripts(bytes: &[u8]) -> Result<(), Failed> {
     let application = Applications::new(engine())?.load_bytes("parallel", bytes)?;
     // Each of two scripts waits for the other.

@@ -65,7 +65,8 @@ async fn all_of(started: &Started) -> Result<Carried, Error> {
     Ok(contents)
 }
 
-/// Returns `true` if the case requests it or this program has to answer tool calls.
+/// Returns `true` if executions must be started instead of called: if the case requests this, or if this program has to
+/// answer tool calls.
 pub fn must_be_started(case: &Case) -> bool {
     case.stepped || !case.tools.is_empty()
 }

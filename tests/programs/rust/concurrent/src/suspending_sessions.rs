@@ -167,7 +167,7 @@ async fn forged() -> Result<String, SandboxError> {
     }
     not_resumable(suspending::resume(&bytes, policy()).await);
     not_resumable(resume(&suspending::suspended("await tools.ask({ q: 1 })").await?, policy()).await);
-    // A saved session contains no execution, and the other way round.
+    // A saved session is not a suspended execution, and vice versa.
     not_resumable(resume_from(session.hibernate().await?, policy()).await);
     let options = SessionOptions { context: None, tools: None };
     let as_session = |state| Session::resume(Runtime::Javascript, state, policy(), options);
