@@ -260,7 +260,7 @@ pub(crate) fn unpack_wheels(
 /// Maximum size of a wheel's metadata, in bytes. The largest metadata in a bundled wheel has 50 kB.
 const MAX_METADATA_BYTES: u64 = 1 << 20;
 
-/// The end of the name of a directory that contains only the types of a package, which possibly another wheel contains.
+/// The suffix of directories that contain only types. The types can belong to a package of another wheel.
 const STUBS: &str = "-stubs";
 
 /// Maximum length of a name or version in bytes.
@@ -367,7 +367,7 @@ fn imports<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<String> {
     names
 }
 
-/// Returns the names of directories with types.
+/// Returns the names of the directories with types for a package, such as `pandas-stubs`.
 fn stubs<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<String> {
     let with_types = paths.filter(|path| path.ends_with(".pyi")).filter_map(|path| path.split_once('/'));
     let named = with_types.filter(|(top, _)| top.strip_suffix(STUBS).is_some_and(is_module));

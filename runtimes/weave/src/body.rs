@@ -359,7 +359,8 @@ impl<'w> Writer<'w> {
         self.code.instruction(again);
     }
 
-    /// Copies an unreachable operator. Direct functions have other types in unreachable code, too.
+    /// Copies an unreachable operator. Adds the counter to calls of direct functions and to their returns, because
+    /// validation also checks the types of unreachable code.
     fn copy_unreachable(&mut self, operator: &Operator<'_>, again: &Instruction<'_>) {
         let is_call =
             matches!(operator, Operator::Call { function_index } if self.work.direct.contains(function_index));

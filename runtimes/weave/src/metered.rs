@@ -91,7 +91,7 @@ pub fn metered(bytes: &[u8], counter: Counter<'_>) -> Result<Vec<u8>, WeaveError
     let is_direct =
         |export: &&wasmparser::Export<'_>| export.kind == ExternalKind::Func && direct.contains(&export.index);
     let exported: BTreeSet<u32> = module.exports.iter().filter(is_direct).map(|export| export.index).collect();
-    // The index of the function that replaces an exported direct function.
+    // For each exported direct function, the index of the function that is exported instead.
     let entries: BTreeMap<u32, u32> = exported.into_iter().zip(shift.function(count(&module.functions))..).collect();
     for export in &module.exports {
         match entries.get(&export.index).filter(|_| export.kind == ExternalKind::Func) {

@@ -113,8 +113,8 @@ impl<B: SessionBackend> SessionState<B> {
     }
 }
 
-/// The random numbers of a restored guest. With the host's entropy, a restored guest draws new numbers, except for
-/// [`Repeated`](Self::Repeated).
+/// The random numbers of a restored guest. With the host's entropy, a restored guest draws new numbers, except from
+/// generators that a script has seeded, and with [`Repeated`](Self::Repeated).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RandomNumbers {
     /// The random numbers of the saved session: the seeded generator continues at its position.

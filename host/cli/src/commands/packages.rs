@@ -87,7 +87,7 @@ struct PackageJson {
     version: String,
     licence: String,
     imports: Vec<String>,
-    /// The packages of types in a package that the user added.
+    /// The directories with types in a package that the user added, such as `pandas-stubs`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stubs: Vec<String>,
     bundled: bool,

@@ -9,7 +9,7 @@ use super::{SCRIPT, checker::rules};
 /// consequences of the first error.
 pub(super) const MAX_DIAGNOSTICS: usize = 100;
 
-/// The start of a quoted method of a tool's class.
+/// The start of a tool's method in the checker's messages.
 const TOOL_METHOD: &str = "bound method `_";
 
 /// The code of a diagnostic that reports a fault of the checker.
@@ -102,7 +102,8 @@ fn rename_classes(message: &str, tools: &[String]) -> String {
     renamed
 }
 
-/// Returns the call that runs a method of a tool's class, without the class's leading underscore.
+/// Returns the text with which a script calls a method of a tool's class, such as `tools.add.aio`, in backticks.
+/// `method` does not have the class's leading underscore.
 fn tool_call(method: &str, tools: &[String]) -> Option<String> {
     let (tool, name) = method.rsplit_once('.')?;
     let name = match name {

@@ -271,7 +271,7 @@ impl CheckTypes for TypeChecker {
     }
 }
 
-/// Returns the first diagnostics that valid code cannot cause.
+/// Returns the diagnostics that valid code cannot cause, at most [`MAX_DIAGNOSTICS`].
 fn unexplained(source: &str, reported: Vec<Diagnostic>) -> Vec<Diagnostic> {
     let (uses, idioms) = (PackageUses::of(source), Idioms::of(source));
     let assigned = AssignedAttributes::of(source);
@@ -311,7 +311,7 @@ enum ExceededLimit {
 }
 
 impl ExceededLimit {
-    /// Returns an error. `timed_out` describes what took too long.
+    /// Converts the limit to an error. `timed_out` returns the error for exceeded time.
     fn error(self, timed_out: impl FnOnce() -> HintedError) -> anyhow::Error {
         match self {
             Self::Time => timed_out().into(),

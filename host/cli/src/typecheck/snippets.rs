@@ -27,11 +27,13 @@ const EARLIER: &str = "repl_snippets";
 /// The rule that the checker names for syntax errors.
 const SYNTAX: &str = "invalid-syntax";
 
-/// The rules whose violation is no type error.
+/// The rules whose violations are not type errors.
 const LEFT_OUT: [&str; 2] = [SYNTAX, MISSING_MODULES];
 
-/// The escape sequences before a colored error, and before the file name in its position.
+/// The escape sequences at the start of a colored error.
 const ERROR_COLOR: &str = "\x1b[1m\x1b[91m";
+
+/// The escape sequence before the file name in the position of a colored error.
 const END_OF_COLOR: &str = "\x1b[0m";
 
 /// The severity of errors in the checker's JSON report for GitLab.

@@ -313,8 +313,8 @@ impl Session {
     }
 
     /// Creates a copy of this session with the same variables, functions and files. Later changes in one session are
-    /// not visible in the other. The random numbers in both sessions differ, even under seeded entropy. The copy has no
-    /// checkpoints yet.
+    /// not visible in the other. The random numbers in both sessions differ, even under seeded entropy, except from
+    /// generators that a script has seeded. The copy has no checkpoints yet.
     ///
     /// # Errors
     /// Fails if the session stays busy or has ended, if a session limit is exceeded, or if no instance could be

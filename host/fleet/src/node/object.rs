@@ -63,7 +63,8 @@ impl SessionObject {
         }
         self.0.forget_blobs(std::mem::take(&mut state.stale));
         let done = match services::execute(&ctx, &self.0, state, request).await {
-            // The engine starts this handler again. Until it ends, the handler must record the same steps.
+            // The engine starts this handler again, and the new attempt must repeat the recorded steps. Therefore, this
+            // attempt must not record anything else.
             Err(error @ StepError::Later(_)) => return Err(error.into_handler_error()),
             done => done,
         };

@@ -221,9 +221,6 @@ impl SessionsInMemory {
     }
 
     /// Restores the state before a suspended execution, as a new generation of the session `old`.
-    ///
-    /// # Errors
-    /// Fails if the state cannot be restored.
     fn restore_suspended(
         &self,
         old: &SessionInMemory,

@@ -1,4 +1,4 @@
-//! Answers to an execution whose stored form is deleted, so that its client cannot send them again.
+//! Answers to an execution that is no longer stored. Its client cannot send the answers again.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! The texts about type errors that clients can request (`type_check_format`). The machine-readable formats have the
-//! members of those of [ruff](https://docs.astral.sh/ruff/settings/#output-format), whose library Monty contains.
+//! same members as [ruff's](https://docs.astral.sh/ruff/settings/#output-format): Monty contains ruff's library.
 
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ impl ErrorFormat {
         }
     }
 
-    /// Returns the checker's format if the checker writes the text.
+    /// Returns the checker's format, or `None` if the checker does not write this format.
     pub(super) fn written_by_checker(self, is_colored: bool) -> Option<SnippetFormat> {
         match self {
             Self::Full => Some(SnippetFormat::Full { is_colored }),
@@ -45,8 +45,8 @@ impl ErrorFormat {
         }
     }
 
-    /// Returns a text about errors. Formats that the checker writes are described like `concise`, the only one of the
-    /// other formats with colors.
+    /// Describes errors in this format, with colors only in `concise`. For the formats that the checker writes, returns
+    /// the text in `concise`.
     pub(super) fn describe(self, errors: &[SnippetError], name: &str, is_colored: bool) -> String {
         match self {
             Self::Json => Value::Array(errors.iter().map(|error| object(error, name)).collect()).to_string(),

@@ -1,4 +1,4 @@
-//! Implements the files of a started execution. Sessions read their files in the same way.
+//! Implements the files of a started execution. Contains the functions that also read the files of sessions.
 
 use wasmtime::component::{Accessor, HasSelf, Resource, StreamReader};
 

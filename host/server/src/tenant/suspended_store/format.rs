@@ -4,7 +4,7 @@
 //! |---|---|
 //! | seal | 32 bytes: the seal over all other parts |
 //! | length | 4 bytes: the length of the head, little-endian |
-//! | head | JSON: the request, the paths and lengths of its files, the unanswered calls, the session's generation and place |
+//! | head | JSON: the request, the paths and lengths of its files, the unanswered calls, the generation, `in_fleet` |
 //! | files | the contents of the files |
 //! | execution | the rest: the bytes of the suspended execution |
 //!
