@@ -312,7 +312,7 @@
     return out;
   };
 
-  // The host derives the key, because an interpreter would take minutes. The device's limits are in `wasi/src/device.rs`.
+  // The host derives the key, because an interpreter would take minutes. The device's limits are in `guest-shims/wasi/src/device.rs`.
   const DEVICE = '/dev/glovebox/scrypt';
   const ENOMEM = 48; // WASI's number
   const OPTIONS = [['N', 'cost', 16384], ['r', 'blockSize', 8], ['p', 'parallelization', 1], ['maxmem', 'maxmem', 32 << 20]];

@@ -1,5 +1,5 @@
 'use strict';
-// `require('path').win32`: paths of Windows.
+// `require('path').win32`: Windows paths.
 {
   const $ = $glovebox;
   const { coded } = $;

@@ -1,4 +1,4 @@
-"""Generators of random numbers, and whether a script seeded them.
+"""Reseeds random generators in forks and restored sessions, except those that a script has seeded.
 
 In a fork or a restored session, a generator that a script seeded continues its sequence, and other generators get new
 states. The host writes the states of the generators behind the functions of `random` and `numpy.random`, unless their
@@ -13,7 +13,7 @@ unseeded = {}  # from `id` to a weak reference: instances of `random.Random` wit
 numpy_global = None  # the generator of `numpy.random`'s functions
 numpy_is_unseeded = False  # whether other generators of numpy without a seed can exist
 numpy_in_image = False  # whether the host writes the states of `numpy_global`
-numpy_parts = None  # what `renew` needs of numpy, so that a script cannot replace it
+numpy_parts = None  # the parts of numpy that `renew` uses; a script cannot replace them
 seed_generator, set_generator = random.Random.seed, random.Random.setstate
 gc_disable, gc_enable, gc_is_enabled, gc_objects = gc.disable, gc.enable, gc.isenabled, gc.get_objects
 
