@@ -41,6 +41,7 @@ mod metering;
 mod names;
 mod network;
 mod persist;
+mod public_programs;
 mod recycled;
 mod reference;
 mod repository;
