@@ -251,7 +251,7 @@
     const show = {
       [$.CUSTOM](depth, options) {
         const name = this.constructor.name;
-        return depth < 0 ? name : `${name} ${$.inspectWith(propertiesOf(this), { ...options, depth: options.depth === null ? null : depth - 1 })}`;
+        return depth < 0 ? name : `${name} ${$.inspectWith(propertiesOf(this), { ...options, depth: options.depth === null ? null : options.depth - 1 })}`;
       },
     };
     Object.defineProperty(kind.prototype, $.CUSTOM, { value: show[$.CUSTOM], writable: true, configurable: true });
