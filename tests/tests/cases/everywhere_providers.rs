@@ -17,10 +17,10 @@ const MB: u64 = 1_000_000;
 const PROVIDERS: [(&str, u64, &[&str]); 6] = [
     ("glovebox", 33 * MB, &["python", "javascript"]),
     ("glovebox-closed", 33 * MB, &["python", "javascript"]),
-    ("glovebox-python", 30 * MB + 4 * MB / 5, &["python"]),
-    ("glovebox-python-closed", 30 * MB + 4 * MB / 5, &["python"]),
-    ("glovebox-javascript", 3 * MB + 19 * MB / 20, &["javascript"]),
-    ("glovebox-javascript-closed", 3 * MB + 19 * MB / 20, &["javascript"]),
+    ("glovebox-python", 30 * MB + 9 * MB / 10, &["python"]),
+    ("glovebox-python-closed", 30 * MB + 9 * MB / 10, &["python"]),
+    ("glovebox-javascript", 4 * MB, &["javascript"]),
+    ("glovebox-javascript-closed", 4 * MB, &["javascript"]),
 ];
 
 /// The imports that open providers may have: the tools with their types, a clock, and a way to wait.
