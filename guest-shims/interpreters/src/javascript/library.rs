@@ -93,7 +93,8 @@ mod tests {
         assert!(FILES.is_sorted_by_key(|(path, _)| *path));
         for (path, text) in FILES {
             let is_whole = |line: &str| line.matches('`').count() - line.matches("\\`").count() != 1;
-            assert!(text.lines().all(is_whole), "{path}");
+            // An escaped backslash does not escape the next character.
+            assert!(text.replace(r"\\", "").lines().all(is_whole), "{path}");
         }
     }
 }

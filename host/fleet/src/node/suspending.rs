@@ -71,15 +71,17 @@ pub(super) async fn suspend(
     attempt
 }
 
-/// Waits at most `max` for an attempt to suspend an execution.
+/// Waits at most `max` for an attempt to suspend an execution. If `max` is zero, makes no attempt.
 async fn within(
     max: Duration,
     attempt: impl Future<Output = Result<SuspendAttempt, StepError>>,
 ) -> Result<SuspendAttempt, StepError> {
-    tokio::time::timeout(max, attempt).await.unwrap_or_else(|_| {
-        let reason = format!("suspending the execution took longer than {} ms", max.as_millis());
-        Ok(SuspendAttempt::Slow(reason))
-    })
+    if !max.is_zero()
+        && let Ok(attempt) = tokio::time::timeout(max, attempt).await
+    {
+        return attempt;
+    }
+    Ok(SuspendAttempt::Slow(format!("suspending the execution took longer than {} ms", max.as_millis())))
 }
 
 /// Reads the bytes of an execution that was suspended in a session. The bytes may be untrusted. Must be called on a
