@@ -59,7 +59,7 @@ Examples:
   tests/peers/run                                      all contestants, about eight minutes
   tests/peers/run --quick --only monty,glovebox-python two contestants, a few seconds
   tests/peers/run --only monty,eryx,glovebox-python    contestants that suspend scripts
-  tests/peers/run --markdown >table.md                 the table for docs/performance.md
+  tests/peers/run --markdown >table.md                 the table for docs/comparison.md
   tests/peers/run --check                              tests this command itself, without a network"""
 
 
@@ -69,7 +69,7 @@ def arguments() -> argparse.Namespace:
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print all figures of all rounds as JSON")
-    form.add_argument("--markdown", action="store_true", help="print the tables in the format of docs/performance.md")
+    form.add_argument("--markdown", action="store_true", help="print the tables in the format of docs/comparison.md")
     form.add_argument("--check", action="store_true", help="test this command with fake contestants, without measuring")
     parser.add_argument("--only", metavar="NAME,…", help="measure only these contestants")
     parser.add_argument("--rounds", metavar="N", type=positive, help="number of rounds [default: 7, or 2 with --quick]")
