@@ -32,7 +32,7 @@ ENTER_ROOT = """
 "$MOUNT" -o remount,bind,ro "$ROOT" || exit 125
 root=$ROOT unshare=$UNSHARE
 unset ROOT MOUNT UNSHARE PWD OLDPWD
-exec "$unshare" --user --map-user={user} --map-group={user} --root="$root" --wd=/work -- "$@"
+exec "$unshare" --user --map-user={user} --map-group={user} --root="$root" --wd=/scratch -- "$@"
 """
 
 
@@ -94,7 +94,7 @@ class Room:
 @dataclass(frozen=True)
 class RootRoom(Room):
     """A room with its own root file system, in which programs run without capabilities. The root file system is
-    read-only, except /work and the volumes."""
+    read-only, except /scratch and the volumes."""
 
     root: Path = Path("/")
     environment: tuple[tuple[str, str], ...] = ()
@@ -113,10 +113,10 @@ class RootRoom(Room):
         settings: dict[str, str] | None = None,
         with_errors: bool = False,
     ) -> str:
-        """Like `Room.run`, for a program in the root file system. The working directory is /work. `home` and `cwd` have no
+        """Like `Room.run`, for a program in the root file system. The working directory is /scratch. `home` and `cwd` have no
         effect."""
         unshare, mount = namespace_tools()
-        own = {"work": self.work} | {name: self.base / "volumes" / name for name in self.volumes}
+        own = {"scratch": self.work} | {name: self.base / "volumes" / name for name in self.volumes}
         shared = {name: Path("/") / name for name in ("proc", "dev", *self.borrowed)}
         mounts = []
         for name, path in (own | {name: path for name, path in shared.items() if path.is_dir()}).items():

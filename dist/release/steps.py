@@ -389,7 +389,7 @@ def container_image(check: Check) -> str:
     (secrets / "token").write_text("token-of-dist-check-0123456789abcdef\n")
     # Only a configuration can be checked without starting the server.
     (room.work / "empty.toml").touch()
-    room.run(*run["Entrypoint"], *run["Cmd"], "--config", "/work/empty.toml", "--check-config")
+    room.run(*run["Entrypoint"], *run["Cmd"], "--config", "/scratch/empty.toml", "--check-config")
     return f"{took}; {detail} as user {user}; its command is valid"
 
 

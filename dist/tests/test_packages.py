@@ -226,7 +226,7 @@ class Archives(unittest.TestCase):
 @unittest.skipUnless(can_enter(), "needs user namespaces")
 class Roots(unittest.TestCase):
     def test_programs_have_no_capabilities_and_a_read_only_root(self) -> None:
-        writes = "touch /made || echo no; echo 1 >/work/made; echo 2 >/kept/made"
+        writes = "touch /made || echo no; echo 1 >/scratch/made; echo 2 >/kept/made"
         script = f'id -u; pwd; echo "$HOME" "$ROOT"; {writes}; grep CapEff: /proc/self/status'
         with tempfile.TemporaryDirectory() as scratch:
             base = Path(scratch)
@@ -234,7 +234,7 @@ class Roots(unittest.TestCase):
             settings = (("HOME", "/h"), ("PATH", "/bin"))
             room = RootRoom(base, root=base / "root", environment=settings, volumes=("kept",), borrowed=BORROWED, user=77)
             printed = room.run("sh", "-c", f"{{ {script}; }} 2>/dev/null; echo error >&2", with_errors=True).split()
-            self.assertEqual(printed, ["77", "/work", "/h", "no", "CapEff:", "0" * 16, "error"])
+            self.assertEqual(printed, ["77", "/scratch", "/h", "no", "CapEff:", "0" * 16, "error"])
             self.assertEqual((base / "work" / "made").read_text() + (base / "volumes" / "kept" / "made").read_text(), "1\n2\n")
             with self.assertRaisesRegex(Failed, "`sh -c exit 3` failed with exit code 3"):
                 room.run("sh", "-c", "exit 3")

@@ -208,8 +208,7 @@ impl ApprovedRun<'_> {
         self.given.session.is_some()
     }
 
-    /// Returns `true` if executions are suspended as bytes. In sessions that exist only in memory, executions wait in
-    /// memory: the sessions do not survive a restart either.
+    /// Returns `true` if executions are suspended as bytes. Executions of sessions in memory wait in memory.
     fn is_suspendable(&self) -> bool {
         !self.is_in_session() || self.tenant.open_sessions().is_none()
     }
