@@ -5,8 +5,7 @@
 //!
 //! * **Fuel**, exactly as Wasmtime 48 charges it with `consume_fuel`, at the points that [`charges`](crate::charges)
 //!   selects. A global counter contains the remaining fuel minus one. A function caches the counter in a local, and
-//!   writes it back before code that may read the global: calls, function ends, and failing checks. A [direct
-//!   function](crate::direct) receives the counter as an argument and returns it, without the global.
+//!   writes it back before code that may read the global: calls, function ends, and failing checks.
 //! * **Depth**: an estimate of the native stack that calls of possibly recursive functions use. One branch at the
 //!   function's entry tests both counters. The call does not proceed if one of them is negative.
 //! * **Exceptions**: an exception unwinds a woven guest, and no `catch_all` of the guest may intercept it. A clause is
@@ -15,7 +14,7 @@
 //! * **`unreachable`**: a call that unwinds the guest precedes the operator, so that only the call into the guest ends.
 //! * **Memory**: the replacements of `memory.size` and `memory.grow` use the virtual memory size.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::borrow::Cow;
 
 use wasm_encoder::{BlockType, Catch, Function, Instruction, ValType, reencode::Reencode};
 use wasmparser::{FunctionBody, Operator};
@@ -31,11 +30,9 @@ use crate::{
 };
 
 /// The functions, globals and tag that rewritten functions use. All indices refer to the woven module.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Instrumentation {
     pub(crate) fuel: Option<Fuel>,
-    /// The original indices of the [direct functions](crate::direct). Empty without `fuel`.
-    pub(crate) direct: BTreeSet<u32>,
     pub(crate) depth: Option<Depth>,
     pub(crate) memory: Option<VirtualMemory>,
     /// The index of the function that unwinds the guest, called before each `unreachable`.
@@ -78,10 +75,8 @@ pub(crate) struct VirtualMemory {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FunctionFrame {
     pub(crate) parameters: u32,
-    /// The block type with the function's original results.
+    /// The block type with the function's results.
     pub(crate) results: BlockType,
-    /// `true` for a [direct function](crate::direct). The counter is then the local after the original parameters.
-    pub(crate) is_direct: bool,
     /// The estimated native stack usage of a call, in bytes. `None` if calls to this function are not metered.
     pub(crate) stack_bytes: Option<i32>,
 }
@@ -108,7 +103,6 @@ pub(crate) fn rewrite(
     let last = operators.len().saturating_sub(1);
     for (place, (operator, step)) in operators.iter().zip(&charges.steps).enumerate() {
         let again = shift.instruction(operator.clone()).map_err(WeaveError::encoding(module.name))?;
-        let again = move_local(again, frame);
         if place == last {
             writer.finish(*step, &again);
         } else {
@@ -116,17 +110,6 @@ pub(crate) fn rewrite(
         }
     }
     Ok(writer.code)
-}
-
-/// Adds one to the index of each local after the parameters of a direct function. The counter has the freed index.
-fn move_local(instruction: Instruction<'_>, frame: FunctionFrame) -> Instruction<'_> {
-    let moved = |local: u32| local.saturating_add(u32::from(local >= frame.parameters));
-    match instruction {
-        Instruction::LocalGet(local) if frame.is_direct => Instruction::LocalGet(moved(local)),
-        Instruction::LocalSet(local) if frame.is_direct => Instruction::LocalSet(moved(local)),
-        Instruction::LocalTee(local) if frame.is_direct => Instruction::LocalTee(moved(local)),
-        other => other,
-    }
 }
 
 type Locals = Vec<(u32, ValType)>;
@@ -173,7 +156,7 @@ impl<'w> Writer<'w> {
         let is_counted = work.depth.is_some() && frame.stack_bytes.is_some();
         let knows_depth = is_counted || (work.depth.is_some() && charges.catches);
         let has_lengths = charges.steps.iter().any(|step| step.check == FuelCheck::CheckLength);
-        let mut next = count.saturating_add(u32::from(frame.is_direct));
+        let mut next = count;
         let mut local = |is_used: bool, of: ValType| {
             let this = next;
             if is_used {
@@ -182,12 +165,11 @@ impl<'w> Writer<'w> {
             }
             this
         };
-        let fuel = if frame.is_direct { frame.parameters } else { local(work.fuel.is_some(), ValType::I64) };
+        let fuel = local(work.fuel.is_some(), ValType::I64);
         let depth = local(knows_depth, ValType::I64);
         let length = local(work.fuel.is_some() && has_lengths, ValType::I32);
         let rethrows = charges.catches_all && work.tag.is_some();
-        // Branches to the end of a direct function carry no counter, not even in unreachable code.
-        let is_wrapped = rethrows || frame.is_direct || ((work.fuel.is_some() || knows_depth) && charges.branches_out);
+        let is_wrapped = rethrows || ((work.fuel.is_some() || knows_depth) && charges.branches_out);
         let catches = charges.catches;
         let code = Function::new(locals);
         Self { code, work, frame, is_wrapped, rethrows, catches, nesting: 0, is_saved: false, fuel, depth, length }
@@ -197,12 +179,7 @@ impl<'w> Writer<'w> {
         let counted = self.enter_depth();
         let mut code = self.code.instructions();
         if let Some(fuel) = self.work.fuel {
-            if self.frame.is_direct {
-                code.local_get(self.fuel);
-            } else {
-                code.global_get(fuel.global);
-            }
-            code.i64_const(ENTRY).i64_sub().local_tee(self.fuel);
+            code.global_get(fuel.global).i64_const(ENTRY).i64_sub().local_tee(self.fuel);
             if let Some(depth) = counted {
                 code.global_get(depth.global).i64_or();
             }
@@ -234,7 +211,7 @@ impl<'w> Writer<'w> {
         }
         match operator {
             // Copy unreachable operators, because the types of later operators depend on them.
-            _ if !step.is_live => self.copy_unreachable(operator, again),
+            _ if !step.is_live => self.copy(again),
             Operator::TryTable { try_table } => {
                 self.try_table(try_table, again, around);
                 self.charge(step.after);
@@ -255,10 +232,6 @@ impl<'w> Writer<'w> {
                 self.check_fuel(step);
                 self.charge(step.after);
             }
-            Operator::Return if self.frame.is_direct => {
-                self.push_counter(step.before);
-                self.copy(again);
-            }
             Operator::Return | Operator::ReturnCall { .. } | Operator::ReturnCallIndirect { .. } => {
                 self.save(step.before);
                 self.leave_depth();
@@ -270,11 +243,6 @@ impl<'w> Writer<'w> {
                     self.code.instructions().call(unwind);
                 }
                 self.copy(again);
-            }
-            Operator::Call { function_index } if self.work.direct.contains(function_index) => {
-                self.push_counter(step.before);
-                self.copy(again);
-                self.pop_counter(step.after);
             }
             Operator::Call { .. } | Operator::CallIndirect { .. } => {
                 self.save(step.before);
@@ -309,9 +277,7 @@ impl<'w> Writer<'w> {
         if step.lands {
             self.land(OperatorCharge { stays_saved: true, ..step });
         }
-        if self.frame.is_direct {
-            self.push_counter(step.before);
-        } else if step.is_live {
+        if step.is_live {
             self.save(step.before);
             self.leave_depth();
         }
@@ -359,20 +325,6 @@ impl<'w> Writer<'w> {
         self.code.instruction(again);
     }
 
-    /// Copies an unreachable operator. Adds the counter to calls of direct functions and to their returns, because
-    /// validation also checks the types of unreachable code.
-    fn copy_unreachable(&mut self, operator: &Operator<'_>, again: &Instruction<'_>) {
-        let is_call =
-            matches!(operator, Operator::Call { function_index } if self.work.direct.contains(function_index));
-        if is_call || (self.frame.is_direct && matches!(operator, Operator::Return)) {
-            self.code.instructions().local_get(self.fuel);
-        }
-        self.copy(again);
-        if is_call {
-            self.code.instructions().local_set(self.fuel);
-        }
-    }
-
     fn grow(&mut self, step: OperatorCharge, again: &Instruction<'_>) {
         let Some(memory) = self.work.memory else {
             self.check_fuel(step);
@@ -400,36 +352,16 @@ impl<'w> Writer<'w> {
     /// next use.
     fn save(&mut self, amount: i64) {
         let Some(fuel) = self.work.fuel else { return };
-        if self.is_saved && amount == 0 {
-            self.is_saved = false;
-            return;
-        }
-        self.push_counter(amount);
-        self.code.instructions().global_set(fuel.global);
-    }
-
-    /// Pushes the counter minus `amount`. The local must be set before its next use.
-    fn push_counter(&mut self, amount: i64) {
-        let Some(fuel) = self.work.fuel else { return };
-        let is_saved = std::mem::take(&mut self.is_saved);
         let mut code = self.code.instructions();
-        if is_saved {
-            code.global_get(fuel.global);
-        } else {
-            code.local_get(self.fuel);
+        match (std::mem::take(&mut self.is_saved), amount) {
+            (true, 0) => return,
+            (true, _) => _ = code.global_get(fuel.global),
+            (false, _) => _ = code.local_get(self.fuel),
         }
         if amount != 0 {
             code.i64_const(amount).i64_sub();
         }
-    }
-
-    /// Subtracts `amount` from the counter that a direct function returned, and writes the result to the local.
-    fn pop_counter(&mut self, amount: i64) {
-        let mut code = self.code.instructions();
-        if amount != 0 {
-            code.i64_const(amount).i64_sub();
-        }
-        code.local_set(self.fuel);
+        code.global_set(fuel.global);
     }
 
     /// Reloads the local counter after a call, unless it is saved again before its next use.

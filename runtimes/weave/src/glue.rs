@@ -224,16 +224,6 @@ impl Assembly {
         new
     }
 
-    /// Returns the index of the function type `of` with an additional last parameter and result, the fuel counter.
-    pub(crate) fn with_counter(&mut self, module: &str, of: &FuncType, shift: &mut Shift) -> Result<u32, WeaveError> {
-        let mut types = |of: &[wasmparser::ValType]| {
-            let types = of.iter().map(|of| shift.val_type(*of)).chain([Ok(ValType::I64)]);
-            types.collect::<Result<Vec<_>, _>>().map_err(WeaveError::encoding(module))
-        };
-        let (parameters, results) = (types(of.params())?, types(of.results())?);
-        Ok(self.signature(&parameters, &results))
-    }
-
     /// Returns the block type with the results of the function type `of`.
     pub(crate) fn block_of(&mut self, module: &str, of: &FuncType, shift: &mut Shift) -> Result<BlockType, WeaveError> {
         let results = of.results().iter().map(|of| shift.val_type(*of)).collect::<Result<Vec<_>, _>>();

@@ -49,7 +49,6 @@ mod body;
 mod charges;
 mod component;
 mod depth;
-mod direct;
 mod glue;
 mod guest;
 mod lengths;

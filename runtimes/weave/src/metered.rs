@@ -3,15 +3,12 @@
 //! The costs are the same as in Wasmtime 48 (`fuel_*` in its `func_environ.rs`, `default_operator_cost` in
 //! `tunables.rs`).
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use wasm_encoder::{ConstExpr, EntityType, ExportKind, GlobalType, ValType, reencode::Reencode};
-use wasmparser::{ExternalKind, Operator, TypeRef};
+use wasmparser::{Operator, TypeRef};
 
 use crate::{
     WeaveError,
     body::{self, Fuel, FunctionFrame, Instrumentation},
-    direct::{direct_functions, entry},
     glue::Assembly,
     guest::{Module, count, index},
     plan::Shift,
@@ -87,17 +84,8 @@ pub fn metered(bytes: &[u8], counter: Counter<'_>) -> Result<Vec<u8>, WeaveError
     for segment in &module.data {
         shift.parse_data(&mut assembly.data, segment.clone()).map_err(&encoding)?;
     }
-    let direct = direct_functions(&module)?;
-    let is_direct =
-        |export: &&wasmparser::Export<'_>| export.kind == ExternalKind::Func && direct.contains(&export.index);
-    let exported: BTreeSet<u32> = module.exports.iter().filter(is_direct).map(|export| export.index).collect();
-    // For each exported direct function, the index of the function that is exported instead.
-    let entries: BTreeMap<u32, u32> = exported.into_iter().zip(shift.function(count(&module.functions))..).collect();
     for export in &module.exports {
-        match entries.get(&export.index).filter(|_| export.kind == ExternalKind::Func) {
-            Some(replacement) => assembly.export(export.name, ExportKind::Func, *replacement),
-            None => shift.parse_export(&mut assembly.exports, *export).map_err(&encoding)?,
-        }
+        shift.parse_export(&mut assembly.exports, *export).map_err(&encoding)?;
     }
     let refuel = module.imported_functions;
     if is_own {
@@ -106,24 +94,14 @@ pub fn metered(bytes: &[u8], counter: Counter<'_>) -> Result<Vec<u8>, WeaveError
     }
     assembly.start = module.start.map(|start| shift.function(start));
 
-    let work = Instrumentation { fuel: Some(Fuel { global, halt: refuel }), direct, ..Instrumentation::default() };
+    let work = Instrumentation { fuel: Some(Fuel { global, halt: refuel }), ..Instrumentation::default() };
     for (function, body) in module.own_functions() {
         let Some(of) = module.function_type(function) else { continue };
         let results = assembly.block_of(module.name, of, &mut shift)?;
-        let is_direct = work.direct.contains(&function);
-        let frame = FunctionFrame { parameters: count(of.params()), results, is_direct, stack_bytes: None };
+        let frame = FunctionFrame { parameters: count(of.params()), results, stack_bytes: None };
         let again = body::rewrite(&module, body, frame, &work, &mut shift)?;
-        let signature = if is_direct {
-            assembly.with_counter(module.name, of, &mut shift)?
-        } else {
-            module.functions.get(index(function)).copied().unwrap_or_default()
-        };
-        assembly.define(signature, &again);
-    }
-    for function in entries.into_keys() {
-        let parameters = module.function_type(function).map_or(0, |of| count(of.params()));
         let signature = module.functions.get(index(function)).copied().unwrap_or_default();
-        assembly.define(signature, &entry(shift.function(function), parameters, global));
+        assembly.define(signature, &again);
     }
     Ok(assembly.finish())
 }

@@ -272,8 +272,7 @@ pub(crate) fn slots(module: &Module<'_>, table: u32) -> Result<Slots, WeaveError
     Ok(slots)
 }
 
-/// Returns the functions that an element segment lists.
-pub(crate) fn functions(module: &Module<'_>, items: &ElementItems<'_>) -> Result<Vec<Option<u32>>, WeaveError> {
+fn functions(module: &Module<'_>, items: &ElementItems<'_>) -> Result<Vec<Option<u32>>, WeaveError> {
     let listed: Result<Vec<_>, wasmparser::Error> = match items {
         ElementItems::Functions(items) => items.clone().into_iter().map(|function| function.map(Some)).collect(),
         ElementItems::Expressions(_, items) => {
@@ -283,8 +282,7 @@ pub(crate) fn functions(module: &Module<'_>, items: &ElementItems<'_>) -> Result
     listed.map_err(WeaveError::invalid(module.name))
 }
 
-/// Returns the function that an expression refers to.
-pub(crate) fn reference(expression: &ConstExpr<'_>) -> Result<Option<u32>, wasmparser::Error> {
+fn reference(expression: &ConstExpr<'_>) -> Result<Option<u32>, wasmparser::Error> {
     Ok(match expression.get_operators_reader().read()? {
         Operator::RefFunc { function_index } => Some(function_index),
         _ => None,

@@ -263,7 +263,6 @@ fn assemble(shim: &Module<'_>, guests: Vec<ParsedGuest<'_>>, options: &WeaveOpti
             memory: Some(VirtualMemory { size: guest.virtual_size, grow }),
             unreachable: Some(unreachable),
             tag: Some(tag),
-            ..Instrumentation::default()
         };
         rewrite_functions(&mut assembly, guest, &work)?;
     }
@@ -372,8 +371,7 @@ fn rewrite_functions(
     for ((function, body), stack_bytes) in module.own_functions().zip(&guest.read.depths.counted) {
         let Some(of) = module.function_type(function) else { continue };
         let results = assembly.block_of(module.name, of, &mut shift)?;
-        let parameters = count(of.params());
-        let frame = FunctionFrame { parameters, results, is_direct: false, stack_bytes: *stack_bytes };
+        let frame = FunctionFrame { parameters: count(of.params()), results, stack_bytes: *stack_bytes };
         let again = body::rewrite(module, body, frame, work, &mut shift)?;
         let at = module.functions.get(index(function)).copied().unwrap_or_default();
         assembly.define(at.saturating_add(shift.types), &again);

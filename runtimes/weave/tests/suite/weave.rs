@@ -27,36 +27,6 @@ fn pinned_binaries_are_supported_by_metering() {
 }
 
 #[test]
-fn direct_functions_return_the_counter_everywhere() {
-    // `$direct` ends with a branch, a `return`, and unreachable code. `$listed` keeps its type. In `$caught`, exceptions
-    // land at the function's end.
-    let text = r#"(module
-        (table 1 funcref)
-        (elem (i32.const 0) $listed)
-        (func $direct (param i32) (result i32) (local i64)
-            (local.set 1 (i64.const 5))
-            (if (local.get 0) (then (return (i32.const 1))))
-            (drop (br_if 0 (i32.const 2) (local.get 0)))
-            (unreachable)
-            (drop (call $direct (i32.const 3)))
-            (return (i32.const 4))
-            (br 0 (call $direct (call $listed (i32.const 5)))))
-        (func $listed (param i32) (result i32) (call $direct (local.get 0)))
-        (tag $error (param i32))
-        (func $thrown (param i32) (result i32) (throw $error (local.get 0)))
-        (func $caught (param i32) (result i32)
-            (try_table (result i32) (catch $error 0)
-                (br_if 1 (call $thrown (local.get 0)) (local.get 0))
-                (call $direct)))
-        (func (export "caught") (param i32) (result i32) (call $caught (local.get 0)))
-        (func (export "direct") (export "again") (param i32) (result i32) (call $listed (call $direct (local.get 0)))))"#;
-    let plain = wat::parse_str(text).unwrap();
-    for counter in [Counter::Own, Counter::ImportedFrom("base")] {
-        valid(&glovebox_weave::metered(&plain, counter).unwrap());
-    }
-}
-
-#[test]
 fn instructions_without_a_rule_are_rejected_by_name() {
     for (text, says) in [
         ("(module (memory i64 1))", "memory64"),
