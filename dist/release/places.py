@@ -41,6 +41,10 @@ class Release:
         return self.out / f"glovebox-{self.version}-changes.md"
 
     @property
+    def crates(self) -> Path:
+        return self.out / f"glovebox-{self.version}-crates.txt"
+
+    @property
     def statement(self) -> Path:
         return self.out / f"glovebox-{self.version}.provenance.json"
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from . import archives, bundles, debian, image, inventory, libraries, notices, sbom, tools
+from . import archives, bundles, crates, debian, image, inventory, libraries, notices, sbom, tools
 from .compiling import run
 from .places import NOTICES, ROOT, TARGET, Release, ReleaseError
 
@@ -194,6 +194,16 @@ def make_changes(release: Release) -> list[Path]:
     return [release.changes]
 
 
+def make_crates(release: Release) -> list[Path]:
+    """Lists the published crates with their files, for comparison with the registry."""
+    packages = crates.workspace()
+    packed = crates.pack(crates.in_order(packages), packages, release.work / "crates")
+    if wrong := crates.problems(packages, packed):
+        raise ReleaseError("some crates cannot be published:\n" + "\n".join(wrong))
+    release.crates.write_text(crates.listing(packed, release.version))
+    return [release.crates]
+
+
 PRODUCTS: dict[str, tuple[str, Callable[[Release], list[Path]]]] = {
     "wheel": ("the Python packages: engine with command, interpreters, data libraries", make_wheel),
     "command": ("the command and its interpreters, as a .tar.gz", make_command),
@@ -201,6 +211,7 @@ PRODUCTS: dict[str, tuple[str, Callable[[Release], list[Path]]]] = {
     "image": ("the command and its interpreters, as a container image in an OCI layout", make_image),
     "providers": ("the provider components and the contract, as a .tar.gz", make_providers),
     "npm": ("the npm packages, built by bindings/js/build", make_npm),
+    "crates": ("the list of the published crates with their files and checksums", make_crates),
     "changes": ("the changelog's section of this version", make_changes),
     "sbom": ("the bill of materials of the whole release, as CycloneDX 1.6 in JSON", make_sbom),
 }

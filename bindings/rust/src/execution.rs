@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn names_match_the_contract() {
-        let contract = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/types.wit")).unwrap();
+        let contract = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/wit/types.wit")).unwrap();
         for (of, case, name) in ALL {
             assert_eq!(*name, kebab(case), "{of}");
             let (_, cases) = contract.split_once(&format!("enum {} {{", kebab(of))).unwrap();

@@ -90,7 +90,7 @@ pub use started::Started;
 )]
 pub mod bindings {
     wit_bindgen::generate!({
-        path: "../../wit",
+        path: "wit",
         world: "client",
         additional_derives: [PartialEq, Eq],
     });

@@ -54,7 +54,7 @@ pub use wit_bindgen::{StreamReader, StreamResult, StreamWriter};
 )]
 mod bindings {
     wit_bindgen::generate!({
-        path: ["../../wit", "../../wit/0.3"],
+        path: ["wit", "wit/0.3"],
         inline: "
             package glovebox:guest-concurrent;
 

@@ -3,7 +3,7 @@
 /// Returns the paths and texts of files in `vendor_js/intl`.
 macro_rules! intl {
     ($($name:literal)*) => {
-        [$((concat!("intl/", $name), include_str!(concat!("../../../../vendor_js/intl/", $name)))),*]
+        [$((concat!("intl/", $name), include_str!(concat!("../../vendor_js/intl/", $name)))),*]
     };
 }
 
@@ -25,8 +25,8 @@ const INTL: &[(&str, &str)] = &intl! {
 
 /// The files by path, sorted. Multi-line strings are not allowed in the files, because indentation is removed.
 pub(super) const FILES: [(&str, &str); 28] = [
-    ("csv-simple.js", include_str!("../../../../vendor_js/csv-simple.js")),
-    ("json-utils.js", include_str!("../../../../vendor_js/json-utils.js")),
+    ("csv-simple.js", include_str!("../../vendor_js/csv-simple.js")),
+    ("json-utils.js", include_str!("../../vendor_js/json-utils.js")),
     ("node/args.js", include_str!("node/args.js")),
     ("node/assert.js", include_str!("node/assert.js")),
     ("node/blob.js", include_str!("node/blob.js")),
@@ -51,8 +51,8 @@ pub(super) const FILES: [(&str, &str); 28] = [
     ("node/url.js", include_str!("node/url.js")),
     ("node/util.js", include_str!("node/util.js")),
     ("node/windows.js", include_str!("node/windows.js")),
-    ("sandbox-utils.js", include_str!("../../../../vendor_js/sandbox-utils.js")),
-    ("string-utils.js", include_str!("../../../../vendor_js/string-utils.js")),
+    ("sandbox-utils.js", include_str!("../../vendor_js/sandbox-utils.js")),
+    ("string-utils.js", include_str!("../../vendor_js/string-utils.js")),
 ];
 
 /// Returns the files at `/data_js`, by path below it, sorted. They are packages for `requireVendor`, modules in `node/`

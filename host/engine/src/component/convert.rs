@@ -371,7 +371,7 @@ pub(super) fn refused(path: &str) -> impl FnOnce(FilesError) -> SandboxFailure +
 }
 
 wasmtime::component::bindgen!({
-    path: "../../wit",
+    path: "wit",
     inline: "
         package glovebox:host;
 

@@ -17,7 +17,7 @@ use wit_parser::{Interface, PackageId, Resolve, TypeDef, World};
 
 /// Returns the path of `wit/`.
 fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("wit")
 }
 
 /// The packages in `wit/` and the ID of the `glovebox:sandbox` package.

@@ -26,7 +26,7 @@ pub(super) fn add_to_linker<T: SandboxView + 'static>(linker: &mut Linker<T>) ->
 }
 
 wasmtime::component::bindgen!({
-    path: ["../../wit", "../../wit/0.3"],
+    path: ["wit", "wit/0.3"],
     inline: "
         package glovebox:host-concurrent;
 
