@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import archives, products, statement
+from . import archives, dry_run, products, statement
 from .compiling import compile_all
 from .places import SUMS, Release, ReleaseError, release
 
@@ -33,6 +33,7 @@ Examples:
   dist/build                               build everything into target/release-files/release
   dist/build --only wheel                  build the Python packages, to install with pip
   dist/build --only debian,image           build a Debian package and a container image of the command
+  dist/build --dry-run                     check in seconds that this commit can be released; print what to publish, and how
   dist/build --dev --check-reproducible    pack the existing development build twice
   dist/check                               install the result without Rust, compiler and network, and run the quick starts"""
 
@@ -49,7 +50,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, metavar="DIR", help="the output directory [default: target/release-files/release, or …/dev with --dev]")
     parser.add_argument("--only", metavar="NAMES", help="the products to build, separated by commas [default: all]")
     parser.add_argument("--check-reproducible", action="store_true", help="pack everything again in another directory, and compare the bytes")
-    return parser.parse_args()
+    parser.add_argument("--dry-run", action="store_true", help="build nothing: list all problems of a release, the files to publish, and the commands for it")
+    parser.add_argument("--json", action="store_true", help="with --dry-run: print JSON")
+    given = parser.parse_args()
+    if given.dry_run and (given.dev or given.only or given.check_reproducible):
+        parser.error("--dry-run is about a whole release; omit --dev, --only and --check-reproducible")
+    if given.json and not given.dry_run:
+        parser.error("--json requires --dry-run")
+    return given
 
 
 def chosen(names: str | None) -> list[str]:
@@ -88,6 +96,8 @@ def different(made: Release, files: list[Path], names: list[str]) -> list[str]:
 
 def build() -> int:
     given = arguments()
+    if given.dry_run:
+        return dry_run.dry_run(release(given.out, False), given.json)
     names = chosen(given.only)
     made = release(given.out, given.dev)
     for directory in (made.out, made.work):

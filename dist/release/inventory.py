@@ -6,13 +6,14 @@ import json
 import os
 import tomllib
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from . import provenance
+from . import bundles, provenance
 from .compiling import run
 from .places import ROOT, ReleaseError
 
@@ -21,6 +22,8 @@ SHIPPED = ("glovebox-cli", "glovebox-python", "glovebox-node", "glovebox-compone
 """The crates of the programs and libraries in a release."""
 WOVEN = ("python-3.12", "javascript")
 """The interpreters in the provider components, as in guest-shims/component/build."""
+WASM = "wasm32-unknown-unknown"
+"""The platform of the provider components."""
 STANDARD = "Apache-2.0"
 """Licence texts of this family have no copyright line, so one crate's text can replace the missing text of another crate."""
 
@@ -113,14 +116,19 @@ def crates(targets: Iterable[str]) -> list[Part]:
 
 def with_standard_texts(found: list[Part]) -> list[Part]:
     """Gives each crate without a licence file the text of another crate with the same licence, or the text of its
-    repository in dist/licences."""
+    repository in dist/licences. Fails with all missing texts."""
     standard = {each.licence: each.texts for each in found if each.texts and each.licence.startswith(STANDARD)}
-    done = []
+    done, missing = [], []
     for part in found:
         if not (part.texts or part.is_ours or not part.is_inside):
             repository = (part.homepage or part.name).removesuffix(".git").rpartition("/")[2]
-            part = Part(**{**vars(part), "texts": standard.get(part.licence) or (text_of(repository),)})
+            try:
+                part = replace(part, texts=standard.get(part.licence) or (text_of(repository),))
+            except ReleaseError as error:
+                missing.append(str(error))
         done.append(part)
+    if missing:
+        raise ReleaseError("\n".join(dict.fromkeys(missing)))
     return done
 
 
@@ -232,14 +240,39 @@ def npm(lock: Path, licences: Path | None = None) -> list[Part]:
     return found
 
 
-def everything(triple: str, bundles: Iterable[Path]) -> list[Part]:
+def npm_parts() -> Iterator[Callable[[], list[Part]]]:
+    """Returns a function for each npm lock file, which reads the packages in it."""
+    files = {
+        ROOT / "bindings" / "js": None,
+        ROOT / "bindings" / "web": ROOT / "host" / "server" / "assets" / "page" / "licences.txt",
+        ROOT / "vendor_js" / "intl" / "source": ROOT / "vendor_js" / "intl" / "licences.txt",
+    }
+    for directory, texts in files.items():
+        yield partial(npm, directory / "package-lock.json", texts)
+
+
+def missing_licences(triple: str) -> list[str]:
+    """Returns a line for each missing licence text of crates, npm packages and interpreters. The texts in interpreters'
+    wheels and in Python packages are only known when the release is built."""
+    shipped = {word for several in bundles.PARTS.values() for each in several if "--compiled" not in each for word in each.split()} | {*WOVEN}
+    recorded = {each.runtime for each in provenance.read()[1] if each.licences}
+    manifest = tomllib.loads((ROOT / "runtimes" / "manifest.toml").read_text())
+    binaries = [each for each in (*manifest["runtime"], *manifest["tool"]) if each["name"] in shipped - recorded]
+    own = [each["name"] for each in binaries if each["licence"] != STANDARD]
+    steps: list[Callable[[], object]] = [partial(crates, (triple, WASM)), *npm_parts(), *(partial(text_of, each) for each in own)]
+    found: list[str] = []
+    for step in steps:
+        try:
+            step()
+        except ReleaseError as error:
+            found += str(error).splitlines()
+    return found
+
+
+def everything(triple: str, downloads: Iterable[Path]) -> list[Part]:
     """Returns all parts of a release, sorted. Prepared bundles need no parts of their own, because they contain code and
-    memory of the interpreters in `bundles`."""
-    targets = (triple, "wasm32-unknown-unknown")
-    page = npm(ROOT / "bindings" / "web" / "package-lock.json", ROOT / "host" / "server" / "assets" / "page" / "licences.txt")
-    package = npm(ROOT / "bindings" / "js" / "package-lock.json")
-    intl = npm(ROOT / "vendor_js" / "intl" / "source" / "package-lock.json", ROOT / "vendor_js" / "intl" / "licences.txt")
-    # List a tool that builds several of these packages only once.
-    tools = {part.purl: part for part in (*package, *page, *intl)}
-    found = [*crates(targets), *with_runtime_parts([*woven(), *(each for bundle in bundles for each in bundled(bundle))]), *tools.values()]
+    memory of the interpreters in the bundles of downloads."""
+    # List a tool that builds several npm packages only once.
+    tools = {part.purl: part for read in npm_parts() for part in read()}
+    found = [*crates((triple, WASM)), *with_runtime_parts([*woven(), *(each for bundle in downloads for each in bundled(bundle))]), *tools.values()]
     return sorted(found, key=lambda part: (part.kind, part.name, part.version))

@@ -7,6 +7,7 @@ import platform
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,13 +76,21 @@ def parse_ldd(printed: str) -> list[str]:
     return sorted(found)
 
 
+def machine_glibc() -> tuple[int, ...]:
+    """Returns the version of this machine's glibc, or an empty tuple."""
+    return tuple(int(each) for each in re.findall(r"\d+", os.confstr("CS_GNU_LIBC_VERSION") or "")[:2])
+
+
+def dotted(version: Iterable[int]) -> str:
+    return ".".join(map(str, version))
+
+
 def libraries(program: Path) -> list[Library]:
     """Returns the libraries of a program on this machine, with the Debian packages that contain them."""
     if not shutil.which("dpkg-query"):
         raise ReleaseError("the container image contains Debian's C library; build it on Debian, or choose other products with --only")
-    glibc = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    if tuple(int(each) for each in re.findall(r"\d+", glibc)[:2]) < MIN_GLIBC:
-        raise ReleaseError(f"the container image needs glibc {'.'.join(map(str, MIN_GLIBC))} or later; this machine has {glibc or 'none'}")
+    if (version := machine_glibc()) < MIN_GLIBC:
+        raise ReleaseError(f"the container image needs glibc {dotted(MIN_GLIBC)} or later; this machine has {dotted(version) or 'none'}")
     printed = subprocess.check_output(["ldd", program], text=True)
     return [library(path) for path in parse_ldd(printed)]
 

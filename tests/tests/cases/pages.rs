@@ -33,6 +33,7 @@ fn pages() -> Vec<(PathBuf, String)> {
         "CHANGELOG.md",
         "SECURITY.md",
         "CONTRIBUTING.md",
+        "dist/README.md",
         "tests/README.md",
         "bindings/js/README.md",
         "bindings/python/README.md",
