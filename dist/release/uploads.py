@@ -57,13 +57,15 @@ def patterns(release: Release) -> dict[str, list[str]]:
     }
 
 
+def listed(release: Release, registry: str, pattern: str) -> list[Upload]:
+    """Returns the uploads of the built files that match a pattern, or an upload without a file."""
+    built = sorted(release.out.glob(pattern))
+    return [Upload(registry, each.name, each) for each in built] or [Upload(registry, pattern)]
+
+
 def uploads(release: Release, crates: list[str]) -> list[Upload]:
     """Returns all uploads in order. Cargo packs the crates again when it publishes them."""
-    found = []
-    for registry, names in patterns(release).items():
-        for pattern in names:
-            built = sorted(release.out.glob(pattern))
-            found += [Upload(registry, each.name, each) for each in built] or [Upload(registry, pattern)]
+    found = [each for registry, names in patterns(release).items() for pattern in names for each in listed(release, registry, pattern)]
     packed = release.work / "crates" / "package"
     files = [packed / f"{name}-{release.version}.crate" for name in crates]
     return found + [Upload("crates", each.name, each if each.is_file() else None) for each in files]
@@ -79,13 +81,14 @@ def commands(release: Release, crates: list[str], has_tag: bool) -> list[str]:
         return f"{shlex.quote(str(out))}/{name}"
 
     image = f"glovebox:{release.version}"
+    npm = [each.name for pattern in names["npm packages"] for each in listed(release, "npm packages", pattern)]
     return [
         *([] if has_tag else [f"git tag v{release.version}"]),
         "dist/build --check-reproducible",
         "dist/check --with-uv",
         f"git push REMOTE v{release.version}",
         f"uv publish {' '.join(map(path, names['Python packages']))}",
-        *(f"npm publish --access public {path(each)}" for each in names["npm packages"]),
+        *(f"npm publish --access public {path(each)}" for each in npm),
         f"cargo publish --locked {' '.join(f'--package {each}' for each in crates)}",
         f"podman load --input {path(names['container images'][0])} && podman push {image} REGISTRY/{image}",
     ]

@@ -183,6 +183,13 @@ class Checks(unittest.TestCase):
         self.assertTrue(commands[-1].endswith("/glovebox-sandbox-0.1.0.tgz"))
         self.assertEqual(len(commands), 4)
 
+    def test_each_npm_package_has_a_command(self) -> None:
+        for name in ("linux-x64-gnu", "linux-arm64-gnu", "data-linux-x64-gnu"):
+            (self.release.out / f"glovebox-sandbox-{name}-0.1.0.tgz").touch()
+        commands = [each for each in uploads.commands(self.release, [], has_tag=True) if each.startswith("npm")]
+        names = [each.rpartition("/glovebox-sandbox-")[2].removesuffix("-0.1.0.tgz") for each in commands]
+        self.assertEqual(names[:-1], ["python", "linux-arm64-gnu", "linux-x64-gnu", "data-linux-x64-gnu"])
+
     def test_tag_is_a_command_only_if_it_is_missing(self) -> None:
         for has_tag in (True, False):
             commands = uploads.commands(self.release, ["a", "b"], has_tag)
