@@ -7,8 +7,11 @@ import { cp, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { platformPackage } from './dist/native/find.js';
 
-/** The platforms for which each release has a package. */
-const PLATFORMS = ['linux-x64-gnu', 'linux-arm64-gnu', 'darwin-x64', 'darwin-arm64'];
+/**
+ * The platforms for which each release has a package. Yarn cannot install the main package if it names a platform whose
+ * package does not exist.
+ */
+const PLATFORMS = ['linux-x64-gnu'];
 
 const [out, module, profile, bundles] = process.argv.slice(2);
 const root = import.meta.dirname;
@@ -68,7 +71,7 @@ if (profile === '--release')
     }),
   );
 
-const platforms = profile === '--dev' ? [platform] : PLATFORMS;
+const platforms = profile === '--dev' ? [platform] : new Set([...PLATFORMS, platform]);
 const main = await stage(
   join(out, 'main'),
   [
@@ -78,7 +81,7 @@ const main = await stage(
   {
     ...common,
     files: [...common.files, 'THIRD-PARTY-NOTICES.txt'],
-    optionalDependencies: Object.fromEntries(platforms.map((each) => [`${scope}/${each}`, version])),
+    optionalDependencies: Object.fromEntries(Array.from(platforms, (each) => [`${scope}/${each}`, version])),
   },
 );
 console.log([main, ...tarballs].join('\n'));

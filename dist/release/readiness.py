@@ -8,6 +8,7 @@ import json
 import platform
 import re
 import shutil
+import tarfile
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -149,7 +150,8 @@ def machine(_: Release) -> Found:
         if not shutil.which(program):
             yield f"`{program}` is not installed; it is needed for {purpose}", f"install `{program}`, or build on another machine"
     if (version := libraries.machine_glibc()) < libraries.MIN_GLIBC:
-        yield f"the C library is {libraries.dotted(version) or 'not glibc'}", f"the container image needs glibc {libraries.dotted(libraries.MIN_GLIBC)} or later"
+        remedy = f"build the container image on a machine with glibc {libraries.dotted(libraries.MIN_GLIBC)} or later"
+        yield f"the C library is {libraries.dotted(version) or 'not glibc'}", remedy
 
 
 def built_files(release: Release) -> Found:
@@ -171,6 +173,21 @@ def built_files(release: Release) -> Found:
         yield f"`{release.out}` was built before the tag or with changed files, as its provenance statement says", remedy
 
 
+def npm_packages(release: Release) -> Found:
+    """The main npm package, if it is built, names only platforms whose packages are built too."""
+    main = release.out / f"glovebox-sandbox-{release.version}.tgz"
+    if not main.is_file():
+        return
+    with tarfile.open(main) as archive:
+        file = archive.extractfile("package/package.json")
+        needs = json.load(file).get("optionalDependencies", {}) if file else {}
+    for name in needs:
+        tarball = f"{name.removeprefix('@').replace('/', '-')}-{release.version}.tgz"
+        if not (release.out / tarball).is_file():
+            remedy = "build it on its platform, or remove the platform in bindings/js/package.mjs"
+            yield f"the npm package names `{name}`, but `{tarball}` does not exist", remedy
+
+
 CHECKS: dict[str, Callable[[Release], Found]] = {
     "tag": tag,
     "tree": tree,
@@ -183,6 +200,7 @@ CHECKS: dict[str, Callable[[Release], Found]] = {
     "crates": published_crates,
     "machine": machine,
     "built files": built_files,
+    "npm packages": npm_packages,
 }
 
 

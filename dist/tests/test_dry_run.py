@@ -164,6 +164,14 @@ class Checks(unittest.TestCase):
         (self.release.out / "glovebox-0.1.0-providers.tar.gz").write_text("other")
         self.one(readiness.built_files(self.release), "does not match its checksum")
 
+    def test_main_npm_package_names_only_built_packages(self) -> None:
+        self.assertEqual(list(readiness.npm_packages(self.release)), [])
+        names = [f"@glovebox-sandbox/{each}" for each in ("linux-x64-gnu", "darwin-x64")]
+        text = json.dumps({"optionalDependencies": dict.fromkeys(names, "0.1.0")}).encode()
+        archives.tar_gz(self.release.out / "glovebox-sandbox-0.1.0.tgz", "package", {"package.json": text}, EPOCH)
+        (self.release.out / "glovebox-sandbox-linux-x64-gnu-0.1.0.tgz").touch()
+        self.one(readiness.npm_packages(self.release), "names `@glovebox-sandbox/darwin-x64`, but `glovebox-sandbox-darwin-x64-0.1.0.tgz`")
+
     def test_failing_check_is_a_problem(self) -> None:
         with mock.patch.dict(readiness.CHECKS, {"tag": mock.Mock(side_effect=OSError("no git"))}):
             (found,) = readiness.check(self.release, "tag")
