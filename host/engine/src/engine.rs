@@ -18,7 +18,10 @@ use wasmtime::Linker;
 
 use crate::{
     CacheLimits, EngineConfig, EngineError, ExecuteError, Metering, Network, PoolConfig, config,
-    exec::platform::{RunningGuard, Ticker},
+    exec::{
+        platform::{RunningGuard, Ticker},
+        thread_pool::ThreadPool,
+    },
     guest::{
         fuel, instantiate,
         recycled::{GuestStoreData, StackPool},
@@ -74,6 +77,8 @@ pub(crate) struct EngineShared {
     pub(crate) progress: Arc<dyn Progress + Send + Sync>,
     pub(crate) sessions: SessionLedger,
     pub(crate) tool_threads: Arc<ToolThreads>,
+    /// The threads for calls of components.
+    pub(crate) call_threads: Arc<ThreadPool>,
     /// The limits of the instance pool. `None` if instances are allocated on demand.
     pub(crate) pool: Option<PoolConfig>,
     pub(crate) cache: CacheLimits,
@@ -127,6 +132,7 @@ impl Engine {
             progress: config.progress,
             sessions: SessionLedger::default(),
             tool_threads: ToolThreads::new(config.tool_threads),
+            call_threads: Arc::new(ThreadPool::new()),
             pool: config.pool,
             cache: config.cache,
             default_runtimes: config.default_runtimes,

@@ -1,8 +1,8 @@
 //! Adds the interfaces to linkers of stores that are called asynchronously. A call that runs a script or a tool, or may
-//! wait for a script, runs on its own thread and does not block the store's thread. All other calls run on the store's
+//! wait for a script, runs on another thread and does not block the store's thread. All other calls run on the store's
 //! thread.
 
-use std::panic;
+use std::{panic, sync::Arc};
 
 use wasmtime::{
     StoreContextMut,
@@ -210,7 +210,7 @@ pub(super) fn add_tools<T: SandboxView + 'static>(linker: &mut Linker<T>) -> was
     })
 }
 
-/// Lends the store's sandbox to `work` on a new thread. If the future is dropped before the work ends, all executions
+/// Lends the store's sandbox to `work` on another thread. If the future is dropped before the work ends, all executions
 /// of the sandbox are cancelled and the thread drops the sandbox.
 ///
 /// # Errors
@@ -220,8 +220,8 @@ pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
     work: impl FnOnce(&mut SandboxCtx) -> R + Send + 'static,
 ) -> wasmtime::Result<R> {
     let ctx = store.data_mut().sandbox();
-    let cancel = ctx.cancel_token();
-    let call = match ThreadCall::spawn(ctx.lend()?, cancel, work) {
+    let (cancel, threads) = (ctx.cancel_token(), Arc::clone(ctx.caller.queue.threads()));
+    let call = match ThreadCall::spawn(&threads, ctx.lend()?, cancel, work) {
         Ok(call) => call,
         Err((error, lent)) => {
             if let Some(lent) = lent {

@@ -9,12 +9,14 @@ use glovebox_core::contract::check_file_path;
 use wasmtime::component::{Resource, ResourceTable};
 
 use super::{
+    call_queue::CallQueue,
     convert::{self, Grant, SandboxFailure},
     quotas::{Meter, QuotaShare, QuotaUse, Quotas, Usage},
     wit::types,
 };
 use crate::{
-    CancelToken, Engine, Language, Metering, Policy, PolicyError, Sandbox, SandboxBuilder, Tool, ToolDefinitionError,
+    CancelToken, Engine, Language, Metering, OnCancel, Policy, PolicyError, Sandbox, SandboxBuilder, Tool,
+    ToolDefinitionError,
     exec::platform,
     load::resolve::language,
     tools::{ToolRules, Toolbox},
@@ -39,6 +41,9 @@ pub(super) struct Caller {
     pub(super) host: SandboxHost,
     pub(super) meter: Arc<Meter>,
     pub(super) cancel: CancelToken,
+    /// The calls that wait for a thread.
+    pub(super) queue: Arc<CallQueue>,
+    _on_cancel: OnCancel,
     pub(super) id: String,
     /// Recently used sandboxes, the most recent sandbox first.
     sandboxes: Mutex<Vec<CachedSandbox>>,
@@ -107,7 +112,14 @@ impl SandboxCtx {
         let mut random = [0; 16];
         platform::fill_random(&mut random);
         let id = format!("{:032x}", u128::from_le_bytes(random));
-        let caller = Caller { host, meter, cancel: CancelToken::new(), id, sandboxes: Mutex::default() };
+        let queue = CallQueue::new(&host.0.engine.0.call_threads, host.0.quotas.calls_at_once);
+        let (cancel, cancelled) = (CancelToken::new(), Arc::downgrade(&queue));
+        let on_cancel = cancel.on_cancel(move || {
+            if let Some(queue) = cancelled.upgrade() {
+                queue.cancel();
+            }
+        });
+        let caller = Caller { host, meter, cancel, queue, _on_cancel: on_cancel, id, sandboxes: Mutex::default() };
         Self { caller: Arc::new(caller), table: ResourceTable::new(), place: TableLocation::Here }
     }
 

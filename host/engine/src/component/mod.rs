@@ -56,6 +56,7 @@
 //!   during the call.
 
 mod async_linker;
+mod call_queue;
 mod caller_tools;
 mod concurrent;
 mod convert;
@@ -105,11 +106,12 @@ pub fn add_to_linker<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmti
 }
 
 /// Like [`add_to_linker`], but for stores that are called asynchronously, on any runtime. A call that runs a script or
-/// a tool, or may wait for a script, runs on its own thread and does not block the calling thread. Instantiate and call
+/// a tool, or may wait for a script, runs on another thread and does not block the calling thread. Instantiate and call
 /// components with Wasmtime's `_async` functions.
 ///
 /// Dropping the future of a call cancels all executions of the store's sandbox and makes the sandbox unusable: later
-/// calls from the store's component into the sandbox trap. Each call in progress occupies one thread.
+/// calls from the store's component into the sandbox trap. Each call in progress occupies one thread. The
+/// engine reuses these threads, and ends them after 10 seconds without a call.
 ///
 /// # Errors
 /// Fails if the linker already has one of these interfaces.
@@ -123,10 +125,15 @@ pub fn add_to_linker_async<T: SandboxView + 'static>(linker: &mut Linker<T>) -> 
 /// draft, which can change. The interfaces of version 0.2.0 can be added to the same linker, and both versions share the
 /// store's quotas.
 ///
-/// Calls of one component run concurrently, each on its own thread, and no thread of the embedder waits for a script.
+/// Calls of one component run concurrently, and no thread of the embedder waits for a script. At most
+/// [`Quotas::calls_at_once`] calls have a thread, and further calls wait in order. In addition, each started execution,
+/// and each call that starts or suspends an execution or calls a tool, has a thread. The engine reuses the threads of
+/// calls, and ends them after 10 seconds without a call.
+///
 /// Call components in [`Store::run_concurrent`](wasmtime::Store::run_concurrent). If a component drops a call, the
-/// call's script is cancelled. Output and events are streams, which the host buffers only within the policy's
-/// limits. Files and saved sessions are streams, whose bytes count against [`Quotas::held_bytes`].
+/// call's script is cancelled, and a call that waits leaves the queue. Output and events are streams, which the host
+/// buffers only within the policy's limits. Files and saved sessions are streams, whose bytes count against
+/// [`Quotas::held_bytes`].
 ///
 /// # Errors
 /// Fails if the linker already has one of these interfaces, or if its engine does not support concurrency

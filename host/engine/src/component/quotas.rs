@@ -16,8 +16,20 @@ pub struct Quotas {
     pub sessions: u32,
     /// Maximum number of concurrent started executions, including dropped executions that have not ended. Each
     /// asynchronous call of version 0.3.0 except `finish` and `suspend` counts as well, until it returns. A dropped
-    /// call counts until its thread ends. Default: 16.
+    /// call counts until its script ends. Default: 16.
     pub started: u32,
+    /// Maximum number of calls of version 0.3.0 that run at the same time, each on one thread. A call that would exceed
+    /// this number does not fail. It waits without a thread until all earlier calls have begun and fewer calls are
+    /// running. Default: 16. 0 means 1.
+    ///
+    /// Waiting does not count towards `limits.timeout_ms`, but towards `request.deadline-ms`. The host holds the
+    /// arguments of a waiting call, which count against [`held_bytes`](Self::held_bytes). Output counts when the script
+    /// starts. With the default limits, the default [`held_bytes`](Self::held_bytes) are enough for 20 running calls.
+    ///
+    /// Calls that start, resume or suspend an execution, and calls to the `tools` interface, never wait: a started
+    /// script may wait for the component. Scripts that wait for each other, for example in a tool of the host, must be
+    /// able to run at the same time.
+    pub calls_at_once: u32,
     /// Maximum total number of executions. Each of these also counts as one execution: a validation, access to a
     /// variable, a call to the `tools` interface, and opening, resuming, forking or rolling back a session.
     /// Default: 1,000,000.
@@ -51,6 +63,7 @@ impl Default for Quotas {
         Self {
             sessions: 64,
             started: 16,
+            calls_at_once: 16,
             executions: 1_000_000,
             fuel: 100_000_000_000_000,
             held_bytes: 256 << 20,
@@ -66,7 +79,7 @@ pub struct Usage {
     /// The current number of sessions.
     pub sessions: u32,
     /// The number of started executions that have not ended, even if their handle was dropped. Includes the calls of
-    /// version 0.3.0 whose thread has not ended.
+    /// version 0.3.0 that wait or run.
     pub started: u32,
     /// The number of all executions so far, ended or not, counted as in [`Quotas::executions`].
     pub executions: u64,

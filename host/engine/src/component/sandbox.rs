@@ -60,22 +60,22 @@ impl Caller {
         cancel: &CancelToken,
     ) -> Result<Execution, SandboxFailure> {
         let sandbox = self.sandbox_for_request(runtime, &mut request, policy)?;
-        self.execute_in(&sandbox, &request, cancel)
+        Ok(self.run_in(&sandbox, &request, cancel)?.into())
     }
 
     /// Executes a request in `sandbox`.
-    pub(super) fn execute_in(
+    pub(super) fn run_in(
         &self,
         sandbox: &Sandbox,
         request: &Request,
         cancel: &CancelToken,
-    ) -> Result<Execution, SandboxFailure> {
+    ) -> Result<crate::Execution, SandboxFailure> {
         let budget = Budget::empty();
         let _reservation = self.meter.execution(fuel_of_an_execution(sandbox, request), &budget)?;
         let request = convert::request(request).session_id(&self.id).cancel(cancel).budget(&budget);
         let execution = sandbox.run(request)?;
         // Outside sessions, the ID is only for the host's log and tools.
-        Ok(Execution { session_id: None, ..execution.into() })
+        Ok(crate::Execution { session_id: None, ..execution })
     }
 
     /// Implements `validate`. `cancel` cancels the parser.

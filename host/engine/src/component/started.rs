@@ -364,6 +364,13 @@ fn empty(execution: &mut Execution) {
     execution.outcome = crate::Outcome::Completed;
 }
 
+/// Changes the share for the output of an execution to the size of its result, so that results that the component has
+/// not received yet hold only their size. Fails if the result would exceed the quota.
+pub(super) fn result_share(mut share: QuotaShare, execution: &Execution) -> Result<QuotaShare, QuotaError> {
+    share.resize(result_bytes(execution))?;
+    Ok(share)
+}
+
 /// Returns the approximate size of a result in bytes, excluding its files.
 fn result_bytes(execution: &Execution) -> u64 {
     let text = |text: &str| size_of::<String>() + text.len();

@@ -1,5 +1,5 @@
 //! Version 0.3.0 of the contract, for components that make asynchronous calls. The calls of one component run
-//! concurrently, each on its own thread, and output and events are streams.
+//! concurrently on other threads, or wait in a queue, and output and events are streams.
 
 mod call;
 mod files;

@@ -16,7 +16,7 @@ use crate::{
         convert::{self, SandboxFailure, weight},
         quotas::QuotaUse,
         sandbox::{fuel_of_a_resumed_execution, fuel_of_an_execution},
-        started::StartRequest,
+        started::{StartRequest, result_share},
         suspended::SuspendableRequest,
         wit::{
             sandbox,
@@ -42,7 +42,11 @@ impl<T: Send + 'static> HostWithStore<T> for HasSelf<SandboxCtx> {
         request: Request,
         policy: Policy,
     ) -> Result<Execution, SandboxFailure> {
-        let call = accessor.with(|mut access| Call::begin(access.get(), &runtime, &request, &policy, &[]))?;
+        let call = accessor.with(|mut access| {
+            let mut call = Call::begin(access.get(), &runtime, &request, &policy, &[])?;
+            call.hold(&request)?;
+            Ok::<_, SandboxFailure>(call)
+        })?;
         call.run(move |call, cancel| call.execute(runtime, request, policy, cancel)).await
     }
 
@@ -95,7 +99,8 @@ impl<T: Send + 'static> HostWithStore<T> for HasSelf<SandboxCtx> {
     }
 }
 
-/// Runs `begin`, which starts an execution, on the thread of `call`. Returns a handle of the execution.
+/// Runs `begin`, which starts an execution, on the thread of `call`, without waiting for a turn. Returns a handle of
+/// the execution.
 async fn start<T: Send + 'static>(
     accessor: &Accessor<T, HasSelf<SandboxCtx>>,
     call: Call,
@@ -103,7 +108,7 @@ async fn start<T: Send + 'static>(
 ) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
     let handle = call.caller.meter.take(QuotaUse::Handle)?;
     // If this future is dropped, the thread drops the execution, which cancels it.
-    let execution = call.run(move |call, _| begin(call)).await?;
+    let execution = call.run_now(move |call, _| begin(call)).await?;
     accessor.with(|mut access| access.get().check_present()?.put(handle, execution))
 }
 
@@ -117,9 +122,12 @@ impl Call {
         policy: Policy,
         cancel: &CancelToken,
     ) -> Result<Execution, SandboxFailure> {
+        self.begin_request(&mut request);
         let sandbox = self.caller.sandbox_for_request(runtime, &mut request, policy)?;
-        self.bytes.push(self.caller.output_share(&sandbox)?);
-        self.caller.execute_in(&sandbox, &request, cancel)
+        let share = self.caller.output_share(&sandbox)?;
+        let execution = self.caller.run_in(&sandbox, &request, cancel)?;
+        self.bytes.push(result_share(share, &execution)?);
+        Ok(execution.into())
     }
 
     fn start(

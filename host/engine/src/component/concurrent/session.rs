@@ -1,7 +1,5 @@
 //! Implements `resource session`. Both versions of the contract share the methods of `Caller`.
 
-use std::thread;
-
 use glovebox_core::contract::{check_json, check_variable_name};
 use wasmtime::component::{Accessor, HasSelf, Resource, StreamReader};
 
@@ -21,7 +19,7 @@ use crate::{
         quotas::{QuotaShare, QuotaUse},
         sandbox::{Bytes, list_files},
         session::SessionResource,
-        started::{SessionStartRequest, request_bytes},
+        started::{SessionStartRequest, request_bytes, result_share},
         suspended::SuspendableRequest,
         wit::{
             sandbox,
@@ -46,9 +44,8 @@ impl HostSession for SandboxCtx {
 
     fn drop(&mut self, session: Resource<SessionResource>) -> wasmtime::Result<()> {
         let session = self.check_present()?.take(session)?.into_session();
-        // Dropping a session can take a long time, so it happens on a new thread. If no thread can be started, the
-        // session is dropped on the current thread.
-        thread::Builder::new().name("glovebox-drop".into()).spawn(move || drop(session)).ok();
+        // Dropping a session can take a long time.
+        self.caller.queue.threads().drop_later(session);
         Ok(())
     }
 }
@@ -106,7 +103,8 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
         let ((call, [for_session, for_execution]), incoming) = begun?;
         let suspended = incoming.all().await?;
         // If this future is dropped, the thread drops the session and the execution, which cancels the execution.
-        let resumed = call.run(move |call, cancel| call.resume_in_session(runtime, suspended, policy, &tools, cancel));
+        let resumed =
+            call.run_now(move |call, cancel| call.resume_in_session(runtime, suspended, policy, &tools, cancel));
         let (session, execution) = resumed.await?;
         accessor.with(|mut access| {
             let ctx = access.get().check_present()?;
@@ -117,17 +115,19 @@ impl<T: Send + 'static> HostSessionWithStore<T> for HasSelf<SandboxCtx> {
     async fn execute(
         accessor: &Accessor<T, Self>,
         session: Resource<SessionResource>,
-        request: Request,
+        mut request: Request,
     ) -> Result<Execution, SandboxFailure> {
         request.check_in_session()?;
-        let call = begin(accessor, &session, request_bytes(&request))?;
+        let call = begin(accessor, &session, request_bytes(&request))?.with_deadline(&request)?;
         call.run(move |call, session, cancel| {
+            call.begin_request(&mut request);
             // Charges the output to the byte quota, because a component can make several calls at the same time.
-            call.bytes.push(call.caller.output_share(session.resource.session().sandbox())?);
+            let share = call.caller.output_share(session.resource.session().sandbox())?;
             let execution = call.caller.enter(&session.resource, |session, keeper| {
                 session.run(convert::request(&request).cancel(cancel).budget(&keeper.budget))
-            });
-            Ok(execution?.into())
+            })?;
+            call.bytes.push(result_share(share, &execution)?);
+            Ok(execution.into())
         })
         .await
     }
@@ -375,7 +375,7 @@ async fn start<T: Send + 'static>(
     let (call, handle) = begin(accessor, session, request_bytes(&request))?.with_handle()?;
     let until_end = call.second_guard();
     // If this future is dropped, the thread drops the execution, which cancels it.
-    let started = call.run_busy(move |call, UsedSession { resource, running }, _| {
+    let started = call.run_now(move |call, UsedSession { resource, running }, _| {
         let suspendable = is_suspendable.then(|| SuspendableRequest::new(&request));
         let request_share = call.take_request_share(&request)?;
         let request = convert::request(&request).suspendable(is_suspendable);

@@ -1,5 +1,7 @@
 //! A call into a session, which can run concurrently with calls into other sessions.
 
+use std::sync::Arc;
+
 use wasmtime::component::{Accessor, HasSelf, Resource};
 
 use super::{call::Call, live::LiveExecution, started::ConcurrentExecution};
@@ -11,8 +13,9 @@ use crate::{
         quotas::{QuotaShare, QuotaUse},
         session::{BusyGuard, SessionResource, SessionUseGuard},
         started::{SessionStartRequest, StartedResource},
-        wit::types::SandboxError,
+        wit::types::{Request, SandboxError},
     },
+    exec::thread_pool::ThreadPool,
 };
 
 /// A call into a session. The session is busy until the call returns or is dropped.
@@ -46,42 +49,91 @@ impl SessionCall {
         Ok(Self { call, session, stepping })
     }
 
+    /// Sets the deadline of the call's request.
+    pub(super) fn with_deadline(mut self, request: &Request) -> Result<Self, SandboxFailure> {
+        self.call.hold(request)?;
+        Ok(self)
+    }
+
     /// Charges the quota for the handle or the stream that the call returns.
     pub(super) fn with_handle(self) -> Result<(Self, QuotaShare), SandboxFailure> {
         let handle = self.call.caller.meter.take(QuotaUse::Handle)?;
         Ok((self, handle))
     }
 
-    /// Returns a second guard for [`run_busy`](Self::run_busy). The session is busy until either guard is dropped.
+    /// Returns a second guard for [`run_now`](Self::run_now). The session is busy until either guard is dropped.
     pub(super) fn second_guard(&self) -> BusyGuard {
         self.stepping.second()
     }
 
-    /// Runs `work` on a new thread, after all dropped calls have left the session. The token is cancelled if the future
-    /// is dropped.
+    /// Runs `work` on another thread, when it is the call's turn and all dropped calls have left the session. The token
+    /// is cancelled if the future is dropped.
     pub(super) async fn run<R: Send + 'static>(
         self,
         work: impl FnOnce(&mut Call, UsedSession, &CancelToken) -> Result<R, SandboxFailure> + Send + 'static,
     ) -> Result<R, SandboxFailure> {
-        self.run_busy(work).await.map(|(result, _)| result)
+        let Self { call, session, stepping: _stepping } = self;
+        let threads = Arc::clone(call.caller.queue.threads());
+        let session = WaitingSession { session: Some(session), threads };
+        call.run(move |call, cancel| session.enter(call, work, cancel)).await
     }
 
-    /// Like [`run`](Self::run). The session stays busy until the returned guard is dropped.
-    pub(super) async fn run_busy<R: Send + 'static>(
+    /// Like [`run`](Self::run), but does not wait for a turn, for calls that start an execution. The session stays busy
+    /// until the returned guard is dropped.
+    pub(super) async fn run_now<R: Send + 'static>(
         self,
         work: impl FnOnce(&mut Call, UsedSession, &CancelToken) -> Result<R, SandboxFailure> + Send + 'static,
     ) -> Result<(R, BusyGuard), SandboxFailure> {
         let Self { call, session, stepping } = self;
-        let result = call.run(move |call, cancel| {
-            let is_dropped = || cancel.is_cancelled() && !call.caller.cancel.is_cancelled();
-            let Some(running) = session.run_call(cancel, is_dropped) else {
-                return Err(SandboxError::Unavailable("the call was dropped".into()).into());
-            };
-            session.keeper().call.set(cancel);
-            work(call, UsedSession { resource: session, running }, cancel)
-        });
-        Ok((result.await?, stepping))
+        let result = call.run_now(move |call, cancel| enter(session, call, work, cancel)).await?;
+        Ok((result, stepping))
     }
+}
+
+/// The session of a call that waits for its turn. If the call is dropped, the session can be the last reference. It is
+/// then dropped on another thread, because that can take a long time.
+struct WaitingSession {
+    session: Option<SessionResource>,
+    threads: Arc<ThreadPool>,
+}
+
+impl WaitingSession {
+    fn enter<R>(
+        mut self,
+        call: &mut Call,
+        work: impl FnOnce(&mut Call, UsedSession, &CancelToken) -> Result<R, SandboxFailure>,
+        cancel: &CancelToken,
+    ) -> Result<R, SandboxFailure> {
+        match self.session.take() {
+            Some(session) => enter(session, call, work, cancel),
+            None => Err(dropped_call()),
+        }
+    }
+}
+
+impl Drop for WaitingSession {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.threads.drop_later(session.into_session());
+        }
+    }
+}
+
+/// Performs a call in a session, after all dropped calls have left the session.
+fn enter<R>(
+    session: SessionResource,
+    call: &mut Call,
+    work: impl FnOnce(&mut Call, UsedSession, &CancelToken) -> Result<R, SandboxFailure>,
+    cancel: &CancelToken,
+) -> Result<R, SandboxFailure> {
+    let is_dropped = || cancel.is_cancelled() && !call.caller.cancel.is_cancelled();
+    let running = session.run_call(cancel, is_dropped).ok_or_else(dropped_call)?;
+    session.keeper().call.set(cancel);
+    work(call, UsedSession { resource: session, running }, cancel)
+}
+
+fn dropped_call() -> SandboxFailure {
+    SandboxError::Unavailable("the call was dropped".into()).into()
 }
 
 /// An execution that has begun in a session.

@@ -65,8 +65,8 @@ impl ConcurrentExecution {
         // Only executions that have not ended get a thread, so the `started` quota limits the number of threads.
         self.stepped().check_suspendable()?;
         // The execution already has a share of the `started` quota.
-        let call = Call { caller, bytes: Vec::new(), started: None };
-        call.run(move |call, _| suspending.suspend(&call.caller.meter)).await
+        let call = Call::without_shares(caller);
+        call.run_now(move |call, _| suspending.suspend(&call.caller.meter)).await
     }
 }
 

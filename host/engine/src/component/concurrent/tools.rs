@@ -34,7 +34,7 @@ impl<T: Send + 'static> HostWithStore<T> for HasSelf<SandboxCtx> {
     }
 }
 
-/// Calls a tool on a new thread. The quotas are charged for the arguments and for the largest possible result.
+/// Calls a tool on another thread. The quotas are charged for the arguments and for the largest possible result.
 async fn call<T: Send + 'static>(
     accessor: &Accessor<T, HasSelf<SandboxCtx>>,
     name: String,
@@ -48,7 +48,7 @@ async fn call<T: Send + 'static>(
     if let Some(timeout_ms) = info.timeout_ms {
         limits.tool_timeout_ms = limits.tool_timeout_ms.min(timeout_ms).max(1);
     }
-    call.run(move |call, cancel| Ok(call.caller.call_tool(&name, &arguments, &limits, cancel.clone()))).await
+    call.run_now(move |call, cancel| Ok(call.caller.call_tool(&name, &arguments, &limits, cancel.clone()))).await
 }
 
 /// Returns the failure of a call that could not be made.
