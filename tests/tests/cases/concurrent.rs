@@ -2,16 +2,25 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Barrier, Mutex},
+    fs,
+    path::Path,
+    sync::{
+        Arc, Barrier, Condvar, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use glovebox::{
     Language, Policy, Request, Sandbox, Tool,
-    component::{LIFT_BYTES, Quotas, SandboxCtx, SandboxHost, Usage, add_to_linker_concurrent},
+    component::{LIFT_BYTES, Quotas, SandboxCtx, SandboxHost, SandboxHostBuilder, Usage, add_to_linker_concurrent},
 };
-use glovebox_tests::{Case, engine, program_trial};
+use glovebox_tests::{
+    Case, engine,
+    process::{self, peak_resident_bytes},
+    program_path, program_trial, trial_with,
+};
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 use wasmtime::{
@@ -155,7 +164,7 @@ fn small_output(policy: &mut Policy, quotas: &mut Quotas) {
 
 /// The scenarios that call the host's tools.
 const TOOLS: [Scenario; 7] = [
-    scenario("tools-list", "meet pause null"),
+    scenario("tools-list", "meet pause gate open null"),
     scenario("tools-several", "nullnullnullnullnullnullnullnullnullnull"),
     scenario("tools-forwarded", "10\n"),
     scenario("tools-refused", "null"),
@@ -163,6 +172,21 @@ const TOOLS: [Scenario; 7] = [
     Scenario { name: "tools-too-many", expected: "4 6", host: |_, quotas| quotas.started = 4 },
     // Each call reserves 1 MiB for its result.
     Scenario { name: "tools-held-bytes", expected: "null", host: |_, quotas| quotas.held_bytes = 3 << 19 },
+];
+
+/// The scenarios with calls that wait for other calls.
+const QUEUE: [Scenario; 3] = [
+    Scenario {
+        name: "queue-dropped",
+        expected: "open\nopen\nlast\n",
+        host: |_, quotas| (quotas.calls_at_once, quotas.started) = (2, 4),
+    },
+    Scenario {
+        name: "queue-deadline",
+        expected: "Outcome::Cancelled \"\" open\n",
+        host: |_, quotas| quotas.calls_at_once = 1,
+    },
+    Scenario { name: "queue-session", expected: "undefined 2\nopen\n", host: |_, quotas| quotas.calls_at_once = 1 },
 ];
 
 /// Limits the byte quota to 32 MiB, of which each event stream reserves 65,536 bytes.
@@ -175,7 +199,7 @@ fn small_streams(policy: &mut Policy, quotas: &mut Quotas) {
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     let scenarios = SCENARIOS.iter().chain(&DISPLAYS).chain(&FILES).chain(&TOOLS);
-    let scenarios = scenarios.chain(&SUSPENDING).chain(&SESSIONS).map(|scenario| {
+    let scenarios = scenarios.chain(&SUSPENDING).chain(&SESSIONS).chain(&QUEUE).map(|scenario| {
         program_trial(format!("concurrent/{}", scenario.name), "concurrent", |bytes| scenario.check(bytes))
     });
     let mut trials: Vec<_> = scenarios.collect();
@@ -186,6 +210,13 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     }));
     trials.push(program_trial("concurrent/execute", "concurrent", fuel_equals_the_library));
     trials.push(program_trial("concurrent/session-fuel", "concurrent", session_fuel_equals_the_library));
+    let thousand = trial_with("concurrent/queue-thousand", program_path("concurrent"), |path| {
+        let task = format!("thousand {}", path.display());
+        let output = process::run_child("concurrent/queue-thousand", &task, 2 * LONG);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(()) } else { Err((text(&output.stdout) + &text(&output.stderr)).into()) }
+    });
+    trials.push(thousand);
     for name in ["leak", "session-leak"] {
         let check = move |bytes: &[u8]| dropped_store_cancels_everything(bytes, name);
         trials.push(program_trial(format!("concurrent/{name}"), "concurrent", check));
@@ -232,7 +263,38 @@ fn host(edit: fn(&mut Policy, &mut Quotas)) -> SandboxHost {
         thread::sleep(Duration::from_millis(500));
         Ok(json!(null))
     });
-    SandboxHost::builder(engine()).policy(policy).quotas(quotas).tool(meet).tool(pause).build().unwrap()
+    let gate = Arc::new(Gate::default());
+    let [wait, open] = [Arc::clone(&gate), gate];
+    let wait = Tool::new("gate", "Waits until the gate is open.").handler(move |_, _| {
+        wait.wait();
+        Ok(json!(null))
+    });
+    let open = Tool::new("open", "Opens the gate.").handler(move |_, _| {
+        open.open();
+        Ok(json!(null))
+    });
+    let tools = [meet, pause, wait, open];
+    let builder = SandboxHost::builder(engine()).policy(policy).quotas(quotas);
+    tools.into_iter().fold(builder, SandboxHostBuilder::tool).build().unwrap()
+}
+
+/// A gate at which scripts wait until the component opens it.
+#[derive(Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn wait(&self) {
+        let is_open = self.is_open.lock().unwrap();
+        drop(self.opened.wait_while(is_open, |is_open| !*is_open).unwrap());
+    }
+
+    fn open(&self) {
+        *self.is_open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -270,6 +332,67 @@ fn run(bytes: &[u8], name: &str, edit: fn(&mut Policy, &mut Quotas)) -> Result<(
         }
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Returns the number of threads of this process with a name.
+fn threads_named(name: &str) -> usize {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    // A thread can end while the directory is read.
+    let names = tasks.filter_map(|task| fs::read_to_string(task.unwrap().path().join("comm")).ok());
+    names.filter(|comm| comm.trim_end() == name).count()
+}
+
+/// The observations of the host in `queue-thousand`.
+#[derive(Default)]
+struct Thousand {
+    gate: Gate,
+    /// The number of scripts that have come to the gate.
+    begun: AtomicUsize,
+    begun_at_first_result: AtomicUsize,
+    peak_threads: AtomicUsize,
+}
+
+/// Runs a thousand scripts of one component at the same time, in a process of their own. Prints the number of threads
+/// and the growth of memory.
+pub(crate) fn thousand(program: &Path) {
+    const CALLS: usize = 1_000;
+    let bytes = fs::read(program).unwrap();
+    let (seen, mut quotas, mut policy) = (Arc::new(Thousand::default()), Quotas::default(), Policy::default());
+    quotas.started = 1_000;
+    policy.limits.timeout_ms = 60_000;
+    let at_once = usize::try_from(quotas.calls_at_once).unwrap();
+    let [waiting, opening] = [Arc::clone(&seen), Arc::clone(&seen)];
+    let gate = Tool::new("gate", "Waits until the gate is open.").handler(move |_, _| {
+        waiting.begun.fetch_add(1, Ordering::SeqCst);
+        waiting.gate.wait();
+        waiting.peak_threads.fetch_max(threads_named("glovebox-call"), Ordering::SeqCst);
+        Ok(json!(null))
+    });
+    let open = Tool::new("open", "Opens the gate.").handler(move |_, _| {
+        opening.begun_at_first_result.store(opening.begun.load(Ordering::SeqCst), Ordering::SeqCst);
+        opening.gate.open();
+        Ok(json!(null))
+    });
+    let host = SandboxHost::builder(engine()).policy(policy).quotas(quotas).tool(gate).tool(open).build().unwrap();
+    let sandbox = Sandbox::builder(engine()).language(Language::JavaScript).build().unwrap();
+    // Loads the interpreter before memory is measured.
+    sandbox.execute("1").unwrap();
+    let mut store = store(&host, &bytes);
+    let before = peak_resident_bytes();
+    let called = runtime().block_on(async {
+        tokio::time::timeout(LONG, call(&mut store, &bytes, "queue-thousand")).await.unwrap().unwrap()
+    });
+    let growth = peak_resident_bytes() - before;
+    let counts = [&seen.begun, &seen.begun_at_first_result, &seen.peak_threads];
+    let [begun, begun_at_first_result, threads] = counts.map(|count| count.load(Ordering::SeqCst));
+    println!("{begun_at_first_result} waiting scripts, {threads} threads, {} MiB", growth >> 20);
+    assert_eq!(called, Ok(CALLS.to_string()), "all results are right");
+    assert_eq!(begun, CALLS - 1);
+    assert!(begun_at_first_result <= at_once, "the first result arrives before the other scripts begin");
+    // In addition: the call that opens the gate, and a thread that has run its last call, but is not idle yet.
+    assert!(threads <= at_once + 2, "the number of threads is limited");
+    // If all scripts ran at the same time, the host would reserve gigabytes for their output.
+    assert!(growth < 512 << 20, "the memory is limited");
 }
 
 fn fuel_equals_the_library(bytes: &[u8]) -> Result<(), Failed> {

@@ -75,6 +75,7 @@ fn main() -> ExitCode {
         match task.split_once(' ') {
             Some(("run", program)) => run_here(program).expect("the program runs"),
             Some(("hostile", row)) => hostile::child(row),
+            Some(("thousand", program)) => concurrent::thousand(program.as_ref()),
             _ => panic!("unknown task `{task}`"),
         }
         return ExitCode::SUCCESS;

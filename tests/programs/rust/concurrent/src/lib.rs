@@ -6,6 +6,7 @@ mod drops;
 mod files;
 mod hostile;
 mod left_files;
+mod queue;
 mod sessions;
 mod suspending;
 mod suspending_sessions;
@@ -44,6 +45,7 @@ impl Guest for Concurrent {
         let done = match name.as_str() {
             "drop-session-calls" => drops::every_session_function().await,
             name if name.starts_with("displays-") => displays::scenario(name).await,
+            name if name.starts_with("queue-") => queue::scenario(name).await,
             name if name.starts_with("session-") => sessions::scenario(name).await,
             name if name.starts_with("suspend-") => suspending::scenario(name).await,
             name if name.starts_with("left-") => left_files::scenario(name).await,

@@ -26,7 +26,7 @@ pub async fn scenario(name: &str) -> Result<String, SandboxError> {
     }
 }
 
-async fn call(name: &str, arguments: &str) -> Result<String, CallFailure> {
+pub async fn call(name: &str, arguments: &str) -> Result<String, CallFailure> {
     call_within(name, arguments, None).await
 }
 
