@@ -10,6 +10,7 @@ Each case except `work`, `suspend_*`, `resume_*`, `calls` and `journal` runs `pr
 `console.log(1)` with the default limits and fuel metering:
   fresh        a new sandbox for each run, through the library
   component    like fresh, but requested and timed by a component that imports `glovebox:sandbox`;
+               component_awaited: in an asynchronous embedder, which executes on another thread;
                component_async: through the asynchronous functions of version 0.3.0
   live         one session, without checkpoints
   instantiate  creating a sandbox, running nothing
@@ -39,7 +40,7 @@ A ratio is the time of the installed interpreter divided by Glovebox's time. The
 is its throughput divided by that of parallel_1. The ratios of checkpoint and hibernate are the time
 of a run in a session, divided by the time of the operation. The ratio of journal is the time of
 calls, divided by its time. For component, the report shows the difference from fresh; for
-component_async, from component.
+component_awaited and component_async, from component.
 
 With --serve, 1, 16 and 256 clients request fresh runs, each over one connection. Requests to an empty
 handler alternate with them.";

@@ -7,6 +7,7 @@ use indicatif::ProgressBar;
 
 use crate::{
     args::Args,
+    awaited::AwaitedCase,
     component::{ComponentCase, ContractVersion},
     many::ManySessions,
     parallel::Throughput,
@@ -65,6 +66,7 @@ pub(crate) struct RuntimeSamples {
     pub(crate) fresh: Samples,
     /// `None` for a runtime that components cannot use.
     pub(crate) component: Option<Samples>,
+    pub(crate) component_awaited: Option<Samples>,
     pub(crate) component_async: Option<Samples>,
     pub(crate) live: Samples,
     pub(crate) instantiate: Samples,
@@ -94,6 +96,7 @@ impl RuntimeSamples {
             ("checkpoint", &sessions.checkpoint),
         ];
         cases.extend(self.component.as_ref().map(|samples| ("component", samples)));
+        cases.extend(self.component_awaited.as_ref().map(|samples| ("component_awaited", samples)));
         cases.extend(self.component_async.as_ref().map(|samples| ("component_async", samples)));
         cases.extend(sessions.curve.iter().map(|(case, samples)| (*case, samples)));
         cases.extend([("fork", &sessions.fork), ("hibernate", &sessions.hibernate), ("resume", &sessions.resume)]);
@@ -117,6 +120,7 @@ pub(crate) struct Subject<'a> {
     /// Like `sandbox`, but on a separate engine, whose memory no other case has used.
     apart: &'a Sandbox,
     component: Option<ComponentCase>,
+    component_awaited: Option<AwaitedCase>,
     component_async: Option<ComponentCase>,
     rival: Option<&'a Rival>,
     source: &'static str,
@@ -150,11 +154,13 @@ impl<'a> Subject<'a> {
             let component = || ComponentCase::new(engine, runtime, source, sandbox.policy(), version);
             runtime.offered.then(component).transpose()
         };
+        let awaited = || AwaitedCase::new(engine, runtime, source, sandbox.policy());
         Ok(Self {
             sandbox,
             saving,
             apart,
             component: component(ContractVersion::Blocking)?,
+            component_awaited: runtime.offered.then(awaited).transpose()?,
             component_async: component(ContractVersion::Asynchronous)?,
             rival,
             source,
@@ -182,6 +188,9 @@ impl<'a> Subject<'a> {
             block(&mut measured.fresh, FRESH_PER_TURN, || timed(|| self.sandbox.execute(self.source)))?;
             if let Some(component) = &self.component {
                 component.turn(measured.component.get_or_insert_default(), FRESH_PER_TURN)?;
+            }
+            if let Some(component) = &self.component_awaited {
+                component.turn(measured.component_awaited.get_or_insert_default(), FRESH_PER_TURN)?;
             }
             if let Some(component) = &self.component_async {
                 component.turn(measured.component_async.get_or_insert_default(), FRESH_PER_TURN)?;

@@ -91,7 +91,7 @@ impl ComponentCase {
 }
 
 /// Builds a component that executes a script on a runtime.
-fn component(runtime: &str, source: &str, version: ContractVersion) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn component(runtime: &str, source: &str, version: ContractVersion) -> anyhow::Result<Vec<u8>> {
     let text = version
         .changed(MODULE)
         .replace("NAME_LEN", &runtime.len().to_string())

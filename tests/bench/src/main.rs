@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
 mod args;
+mod awaited;
 mod cases;
 mod component;
 mod machine;

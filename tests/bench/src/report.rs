@@ -124,10 +124,13 @@ impl Report {
                 difference_us: rounded(difference_ms * 1000.0, 1),
             });
         }
-        if let (Some(component), Some(asynchronous)) = (&measured.component, &measured.component_async) {
-            let difference_ms = asynchronous.percentile_ms(50) - component.percentile_ms(50);
+        let others =
+            [("component_awaited", &measured.component_awaited), ("component_async", &measured.component_async)];
+        for (case, samples) in others {
+            let (Some(component), Some(samples)) = (&measured.component, samples) else { continue };
+            let difference_ms = samples.percentile_ms(50) - component.percentile_ms(50);
             self.differences.push(Difference {
-                case: "component_async",
+                case,
                 runtime: runtime.name.clone(),
                 against: "component",
                 difference_us: rounded(difference_ms * 1000.0, 1),

@@ -22,6 +22,7 @@ fn the_report_has_every_case() {
     let expected = [
         "fresh",
         "component",
+        "component_awaited",
         "component_async",
         "live",
         "instantiate",
