@@ -82,6 +82,10 @@ pub(crate) struct QuotaArgs {
     #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
     max_started: Option<u32>,
 
+    /// Maximum number of calls of version 0.3.0 that run concurrently; further calls wait [default: 16]
+    #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
+    max_calls_at_once: Option<u32>,
+
     /// Maximum bytes held for the component: files, hibernated sessions, output [default: 268435456]
     #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
     max_held_bytes: Option<u64>,
@@ -156,6 +160,7 @@ impl QuotaArgs {
         quotas.executions = self.max_executions.unwrap_or(quotas.executions);
         quotas.fuel = self.max_fuel.unwrap_or(quotas.fuel);
         quotas.started = self.max_started.unwrap_or(quotas.started);
+        quotas.calls_at_once = self.max_calls_at_once.unwrap_or(quotas.calls_at_once);
         quotas.held_bytes = self.max_held_bytes.unwrap_or(quotas.held_bytes);
         quotas.handles = self.max_handles.unwrap_or(quotas.handles);
         quotas
@@ -231,6 +236,7 @@ mod tests {
             ("max-executions", quotas.executions),
             ("max-fuel", quotas.fuel),
             ("max-started", quotas.started.into()),
+            ("max-calls-at-once", quotas.calls_at_once.into()),
             ("max-held-bytes", quotas.held_bytes),
             ("max-handles", quotas.handles.into()),
         ];
@@ -247,7 +253,7 @@ mod tests {
         let flags = ["--app-fuel", "--app-memory-bytes", "--app-timeout-ms", "--app-open-handles", "--max-sessions"];
         let flags = flags.into_iter().chain(["--max-executions", "--max-fuel", "--max-started", "--max-held-bytes"]);
         let line: Vec<String> = flags
-            .chain(["--max-handles", "--compile-memory-bytes", "--compile-timeout-ms"])
+            .chain(["--max-handles", "--compile-memory-bytes", "--compile-timeout-ms", "--max-calls-at-once"])
             .zip(1..)
             .flat_map(|(flag, at)| [flag.to_owned(), at.to_string()])
             .collect();
@@ -256,7 +262,7 @@ mod tests {
         assert_eq!((limits.fuel, limits.memory_bytes, limits.timeout_ms, limits.wasi_handles), (1, 2, 3, 4));
         let quotas = line.quotas.quotas();
         assert_eq!((quotas.sessions, quotas.executions, quotas.fuel), (5, 6, 7));
-        assert_eq!((quotas.started, quotas.held_bytes, quotas.handles), (8, 9, 10));
+        assert_eq!((quotas.started, quotas.held_bytes, quotas.handles, quotas.calls_at_once), (8, 9, 10, 13));
         let compile = line.compile.limits();
         assert_eq!((compile.memory_bytes, compile.timeout_ms), (11, 12));
     }
