@@ -229,7 +229,6 @@ impl RuntimeEntry {
     }
 
     /// Returns the total size of the binary and the library in bytes.
-    #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.size_bytes.saturating_add(self.library.as_ref().map_or(0, |library| library.size_bytes))
     }

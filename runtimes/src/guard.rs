@@ -51,7 +51,6 @@ pub enum GuardedDirectory {
 
 impl GuardedDirectory {
     /// Returns advice on how to move the guarded directory.
-    #[must_use]
     pub fn remedy(self) -> &'static str {
         match self {
             Self::Cache => "keep the cache elsewhere (`--cache-dir`, `XDG_CACHE_HOME`)",
@@ -188,7 +187,6 @@ impl Guard {
     }
 
     /// Guards the current or future directory at a path.
-    #[must_use]
     pub fn named(guarded: GuardedDirectory, path: &Path) -> Self {
         Self::add(Entry { guarded, path: path.to_owned(), opened: None })
     }

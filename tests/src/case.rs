@@ -57,7 +57,6 @@ pub struct Case {
 impl Case {
     /// Creates a case from steps that are not in a file. Each step is given with the name of its session. Only `main`
     /// exists until a step forks it. A case with a single step runs it in a fresh interpreter.
-    #[must_use]
     pub fn of_steps(name: &str, language: Language, policy: Policy, steps: Vec<(&str, Action)>) -> Self {
         let step = |(session, action): (&str, Action)| Step {
             name: "script".into(),
@@ -86,7 +85,6 @@ impl Case {
 
     /// Multiplies the timeout, its reserve, the delays of tools and the expected durations by `factor`. Returns `None`
     /// if the timeout is already long enough for a slow machine.
-    #[must_use]
     pub fn with_longer_times(&self, factor: u32) -> Option<Self> {
         if self.policy.limits.timeout_ms >= LONG_TIMEOUT_MS {
             return None;
@@ -108,7 +106,6 @@ impl Case {
     }
 
     /// Returns the case with the expectations for a runtime, or `None` if the runtime cannot run the case.
-    #[must_use]
     pub fn on_runtime(&self, runtime: &str) -> Option<Self> {
         let is_of = |name: &str| is_variant_of(runtime, name);
         if self.language.name() != runtime_language(runtime) || !self.runtime.as_deref().is_none_or(is_of) {
@@ -126,7 +123,6 @@ impl Case {
 }
 
 /// Returns `true` if a runtime has this name or is a variant of it: `python-3.15-data` is a variant of `python-3.15`.
-#[must_use]
 pub fn is_variant_of(runtime: &str, name: &str) -> bool {
     runtime.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
@@ -137,7 +133,6 @@ fn runtime_language(runtime: &str) -> &str {
 }
 
 /// Returns the directory of the cases.
-#[must_use]
 pub fn cases_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")
 }

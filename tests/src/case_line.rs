@@ -20,7 +20,6 @@ pub struct LineOptions {
 }
 
 /// Returns the input line that makes the program run a case on a runtime.
-#[must_use]
 pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
     let mut policy = serde_json::to_value(&case.policy).expect("a policy is JSON");
     let fields = policy.as_object_mut().expect("a policy is an object");

@@ -9,7 +9,6 @@ use crate::{DiagnosticMatch, DiagnosticSeen, Expect, ObservedExecution, StepResu
 
 /// Describes each difference between `result` and `expect` in one paragraph. Returns an empty list if the result is as
 /// expected.
-#[must_use]
 pub fn check(expect: &Expect, result: &StepResult, language: Language) -> Vec<String> {
     let mut wrong = Vec::new();
     match (result, &expect.error, &expect.diagnostics) {

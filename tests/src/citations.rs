@@ -4,7 +4,6 @@ use std::{fs, path::Path};
 
 /// Returns the references in `text` whose file or function does not exist below `root`. A reference is `path.rs` or
 /// `path.rs::function` between backticks.
-#[must_use]
 pub fn lost_citations(text: &str, root: &Path) -> Vec<String> {
     let named = text.split('`').skip(1).step_by(2).filter(|named| named.contains(".rs") && !named.contains(' '));
     let lost = |named: &&str| {

@@ -7,7 +7,6 @@ use crate::{Case, Step, StepResult};
 
 /// Returns `true` if this result and the case's later results depend on real time despite a fixed clock. The causes are
 /// an interruption shortly before the timeout, and concurrent tool calls.
-#[must_use]
 pub fn depends_on_time(case: &Case, step: &Step, result: &StepResult) -> bool {
     let StepResult::Executed { observed, .. } = result else { return false };
     let limits = &case.policy.limits;
@@ -15,7 +14,6 @@ pub fn depends_on_time(case: &Case, step: &Step, result: &StepResult) -> bool {
 }
 
 /// Returns the part of a result that is reproducible under a fixed clock and seeded entropy.
-#[must_use]
 pub fn comparable(result: &StepResult, by_time: bool) -> StepResult {
     match result.clone() {
         StepResult::Executed { mut observed, files } => {

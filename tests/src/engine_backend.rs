@@ -19,14 +19,12 @@ use crate::{
 };
 
 /// Returns the cache directory of prepared runtimes: `GLOVEBOX_CACHE_DIR`, or `None` for the engine's default.
-#[must_use]
 pub fn shared_cache_dir() -> Option<PathBuf> {
     env::var_os("GLOVEBOX_CACHE_DIR").map(PathBuf::from)
 }
 
 /// Returns the configuration of the tests' engines. The default Python is the version in provider components, because
 /// tests compare the engine's results with a provider's.
-#[must_use]
 pub fn engine_config() -> EngineConfig {
     let mut config = EngineConfig::default();
     config.cache_dir = shared_cache_dir();
@@ -55,7 +53,6 @@ pub fn bare_engine() -> &'static Engine {
 }
 
 /// Creates a separate engine without a pool. `None` selects the shared cache directory.
-#[must_use]
 pub fn lone_engine(cache_dir: Option<PathBuf>) -> Engine {
     let mut config = engine_config();
     config.pool = None;
@@ -80,21 +77,18 @@ const LARGE_BYTES: u64 = 64 << 20;
 
 /// Returns the runtimes to test: the small ones on every push, and the large ones in the full matrix or if they are
 /// prepared.
-#[must_use]
 pub fn tested_runtimes() -> Vec<RuntimeInfo> {
     let runtimes = engine().runtimes().expect("the manifest can be read").into_iter();
     runtimes.filter(|runtime| !is_large(runtime) || runtime.prepared || whole_matrix()).collect()
 }
 
 /// Returns `true` if a runtime takes minutes to download and compile.
-#[must_use]
 pub fn is_large(runtime: &RuntimeInfo) -> bool {
     runtime.size_bytes > LARGE_BYTES
 }
 
 impl EngineBackend {
     /// Uses a runtime in the manifest instead of the language's default.
-    #[must_use]
     pub fn of_runtime(name: &str) -> Self {
         Self { runtime: Some(name.to_owned()), ..Self::default() }
     }

@@ -25,7 +25,6 @@ pub struct Event {
 
 impl Event {
     /// Returns the text of a field, or an empty string if it is absent.
-    #[must_use]
     pub fn get(&self, field: &str) -> &str {
         self.fields.get(field).map_or("", String::as_str)
     }
@@ -37,7 +36,6 @@ pub struct CapturedEvents(Arc<Mutex<Vec<Event>>>);
 
 impl CapturedEvents {
     /// Returns the events captured since the last call.
-    #[must_use]
     pub fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.0.lock().expect("the mutex is not poisoned"))
     }
@@ -52,7 +50,6 @@ pub struct Recorder {
 impl Recorder {
     /// Installs a recorder as the subscriber of the whole process, because the engine may report events from its own
     /// threads.
-    #[must_use]
     pub fn install() -> CapturedEvents {
         let recorder = Self::default();
         let captured = recorder.captured.clone();

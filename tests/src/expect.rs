@@ -81,13 +81,11 @@ impl OneOrMany {
 
 impl TextMatch {
     /// Requires exactly this text.
-    #[must_use]
     pub fn exactly(text: &str) -> Self {
         Self { equals: Some(text.to_owned()), ..Self::default() }
     }
 
     /// Returns an expectation that any text meets.
-    #[must_use]
     pub fn anything() -> Self {
         Self { any: true, ..Self::default() }
     }

@@ -16,7 +16,6 @@ pub struct Goldens {
 
 impl Goldens {
     /// Opens a golden file; a missing file is treated as empty.
-    #[must_use]
     pub fn open(file: &str) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens").join(file);
         let held = match fs::read_to_string(&path) {
@@ -27,7 +26,6 @@ impl Goldens {
     }
 
     /// Returns `true` if this run writes the golden files instead of checking them.
-    #[must_use]
     pub fn blessing() -> bool {
         env::var_os("BLESS").is_some_and(|value| value == "1")
     }

@@ -42,7 +42,6 @@ pub struct Row {
 }
 
 /// Reads all rows.
-#[must_use]
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for file in ["peers", "calls", "deep-python", "deep-javascript"] {
@@ -79,13 +78,11 @@ fn caught(language: Language, setup: &str, call: &str) -> String {
 
 impl Row {
     /// Returns `true` if only the time limit stops the script.
-    #[must_use]
     pub fn is_endless(&self) -> bool {
         self.outcome == "exhausted time"
     }
 
     /// Returns a script that prints `usable`, to check that the interpreter still works.
-    #[must_use]
     pub fn usable(&self) -> &'static str {
         match self.language {
             Language::Python => "print('usable')",

@@ -10,7 +10,6 @@ pub struct Dice(u64);
 
 impl Dice {
     /// Creates a generator from a seed.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         // Adjacent seeds must not yield similar numbers.
         let mut dice = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
@@ -104,7 +103,6 @@ impl ScriptAction {
     }
 
     /// Returns the source line that performs the action.
-    #[must_use]
     pub fn source(&self, language: Language) -> String {
         let python = language == Language::Python;
         match self {
@@ -156,7 +154,6 @@ pub enum ScriptEnd {
 
 impl ScriptEnd {
     /// Returns the last lines of a script that ends this way.
-    #[must_use]
     pub fn source(self, language: Language) -> &'static str {
         match (self, language) {
             (Self::Well, _) => "",
@@ -174,7 +171,6 @@ impl ScriptEnd {
 }
 
 /// Returns the first script of a session, which creates the objects that the actions use.
-#[must_use]
 pub fn setup(language: Language) -> &'static str {
     match language {
         Language::Python => {

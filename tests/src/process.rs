@@ -14,19 +14,16 @@ fn status_kib(key: &str) -> u64 {
 }
 
 /// Returns the current resident memory, in bytes.
-#[must_use]
 pub fn resident_bytes() -> u64 {
     status_kib("VmRSS:") * 1024
 }
 
 /// Returns the peak resident memory, in bytes.
-#[must_use]
 pub fn peak_resident_bytes() -> u64 {
     status_kib("VmHWM:") * 1024
 }
 
 /// Returns the size of this process's anonymous resident memory, in bytes.
-#[must_use]
 pub fn anonymous_bytes() -> u64 {
     status_kib("RssAnon:") * 1024
 }
@@ -51,14 +48,12 @@ pub fn peak_growth<T>(count: usize, make: impl Fn(usize) -> T) -> u64 {
 const CHILD: &str = "GLOVEBOX_TEST_CHILD";
 
 /// Returns the task that the parent process assigned, if this process is a child.
-#[must_use]
 pub fn child_task() -> Option<String> {
     env::var(CHILD).ok()
 }
 
 /// Returns a command that runs this program again as a child process with a task. For test programs with their own
 /// `main`.
-#[must_use]
 pub fn child_command(task: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("this program has a path"));
     command.env(CHILD, task);
@@ -99,7 +94,6 @@ pub fn run_child(test: &str, task: &str, limit: Duration) -> Output {
 /// the test continues. In the parent, prints the child's output and returns `false` after the test has passed.
 ///
 /// Panics if the child fails or runs longer than `limit`.
-#[must_use]
 pub fn in_child(test: &str, limit: Duration) -> bool {
     if child_task().is_some() {
         return true;

@@ -42,7 +42,6 @@ const IN_THE_WHOLE_MATRIX: [&str; 5] =
 const LARGE_PROVIDER: &str = "glovebox-python-3.15";
 
 /// Returns `true` if `GLOVEBOX_TESTS=full` requests the full matrix, as `.ci/full` does.
-#[must_use]
 pub fn whole_matrix() -> bool {
     env::var_os("GLOVEBOX_TESTS").is_some_and(|set| set == "full")
 }

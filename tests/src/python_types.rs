@@ -20,7 +20,6 @@ from typing import ClassVar, Literal, Union
 "#;
 
 /// Returns the Python module for the WIT package in a directory.
-#[must_use]
 pub fn module(directory: &Path) -> String {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_dir(directory).expect("the package resolves");

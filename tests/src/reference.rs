@@ -8,7 +8,6 @@ use wit_parser::{
 };
 
 /// Returns the page for the WIT package in a directory.
-#[must_use]
 pub fn page(directory: &Path) -> String {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_dir(directory).expect("the package resolves");
@@ -19,7 +18,6 @@ pub fn page(directory: &Path) -> String {
 }
 
 /// Returns a heading's anchor, as GitHub generates it.
-#[must_use]
 pub fn anchor(heading: &str) -> String {
     let lower = heading.to_lowercase().replace(' ', "-");
     lower.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()

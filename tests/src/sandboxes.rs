@@ -28,7 +28,6 @@ pub fn spare_bytes(language: Language) -> u64 {
 }
 
 /// Returns a language's runtime in provider components.
-#[must_use]
 pub fn portable_runtime(language: Language) -> &'static str {
     match language {
         Language::Python => PORTABLE_PYTHON,
@@ -38,7 +37,6 @@ pub fn portable_runtime(language: Language) -> &'static str {
 
 /// Describes an outcome in one to three words that tests can compare: `completed`, `exited 3`, `raised ValueError`,
 /// `exhausted fuel`, `cancelled`, `trapped stack-overflow`.
-#[must_use]
 pub fn short(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Completed => "completed".into(),

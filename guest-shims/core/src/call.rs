@@ -22,7 +22,6 @@ pub enum GuestState {
 
 impl GuestState {
     /// Returns the state after a call that ended with `stop`.
-    #[must_use]
     pub fn of(stop: &Stop) -> Self {
         if matches!(stop, Stop::Exit(_)) { Self::Left } else { Self::Unwound }
     }

@@ -52,13 +52,11 @@ impl fmt::Debug for Form {
 
 impl Form {
     /// Creates a form of `data` with this media type.
-    #[must_use]
     pub fn new(media_type: impl Into<String>, data: Vec<u8>) -> Self {
         Self { media_type: media_type.into(), data }
     }
 
     /// Returns the data as text if the media type is textual and the data is valid UTF-8.
-    #[must_use]
     pub fn text(&self) -> Option<&str> {
         is_text(&self.media_type).then(|| std::str::from_utf8(&self.data).ok()).flatten()
     }
@@ -66,20 +64,17 @@ impl Form {
 
 impl Display {
     /// Creates a display from its forms.
-    #[must_use]
     pub fn new(forms: Vec<Form>, is_result: bool) -> Self {
         Self { forms, is_result }
     }
 
     /// Returns the data of the form with this media type.
-    #[must_use]
     pub fn data(&self, media_type: &str) -> Option<&[u8]> {
         self.forms.iter().find(|form| form.media_type == media_type).map(|form| &*form.data)
     }
 }
 
 /// Decodes a driver's message. Returns `None` if the message is invalid.
-#[must_use]
 pub fn decode_display(message: &[u8]) -> Option<Display> {
     let (is_result, forms) = parse(message)?;
     let forms = forms.into_iter().map(|(media_type, data)| Form { media_type, data: data.to_vec() });
@@ -87,7 +82,6 @@ pub fn decode_display(message: &[u8]) -> Option<Display> {
 }
 
 /// Returns `true` if [`decode_display`] can decode the message. Does not copy the data.
-#[must_use]
 pub fn is_display(message: &[u8]) -> bool {
     parse(message).is_some()
 }
@@ -131,7 +125,6 @@ impl From<CapturedDisplays> for Displays {
 
 /// Returns `true` if a media type is textual. All textual types use UTF-8, explicitly or by default (RFC 6838, section
 /// 4.2.1; RFC 6839 for suffixes).
-#[must_use]
 pub fn is_text(media_type: &str) -> bool {
     media_type.starts_with("text/")
         || media_type.ends_with("+json")

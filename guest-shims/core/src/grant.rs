@@ -59,7 +59,6 @@ pub struct GrantExcess {
 impl GrantParts<'_> {
     /// Returns the first setting of `requested` that exceeds this grant: a higher limit, or the host's clock or entropy
     /// if it is not granted.
-    #[must_use]
     pub fn first_excess(&self, requested: &GrantParts<'_>) -> Option<GrantExcess> {
         let excess = |key: &str, requested: &str, granted: &str| {
             Some(GrantExcess { key: key.to_owned(), requested: requested.to_owned(), granted: granted.to_owned() })

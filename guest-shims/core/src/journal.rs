@@ -165,7 +165,6 @@ pub struct Journal {
 
 impl Journal {
     /// Starts a recording.
-    #[must_use]
     pub fn record() -> Self {
         Self {
             entries: Some(Vec::new()),
@@ -197,7 +196,6 @@ impl Journal {
     }
 
     /// Creates a journal that replays a recording and then continues it.
-    #[must_use]
     pub fn replay(recording: Recording) -> Self {
         let Recording { entries, at } = recording;
         let bytes = entries.iter().map(JournalEntry::bytes).sum();

@@ -132,7 +132,6 @@ fn count_members(value: &Value) -> usize {
 }
 
 /// Converts a duration to milliseconds, rounded down to the microsecond.
-#[must_use]
 pub fn milliseconds(duration: Duration) -> f64 {
     let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
     #[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years")]
@@ -142,7 +141,6 @@ pub fn milliseconds(duration: Duration) -> f64 {
 
 /// Converts milliseconds to a duration, rounded to the microsecond. Returns zero if `ms` is negative, not finite or too
 /// large.
-#[must_use]
 pub fn from_milliseconds(ms: f64) -> Duration {
     let duration = Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default();
     // Round by adding half a microsecond: the float may be slightly below the intended value.
@@ -173,7 +171,6 @@ pub struct GuestValue {
 impl GuestValue {
     /// Returns the parsed JSON; `None` if the value is not JSON. Integers beyond 64 bits become floats, and keys are
     /// sorted. The text in [`json`](Self::json) keeps all digits and the key order.
-    #[must_use]
     pub fn to_json(&self) -> Option<Value> {
         serde_json::from_str(self.json.as_deref()?).ok()
     }

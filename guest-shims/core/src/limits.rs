@@ -178,19 +178,16 @@ impl Limits {
     pub const MAX_JOURNAL_BYTES: u64 = 1 << 20;
 
     /// Returns `timeout_ms` as a duration.
-    #[must_use]
     pub fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms)
     }
 
     /// Returns the share of `fuel` that is reserved for the soft limit.
-    #[must_use]
     pub fn fuel_reserve_of(&self, fuel: u64) -> u64 {
         self.fuel_reserve.min(fuel / 10)
     }
 
     /// Returns the share of the timeout that is reserved for the soft limit.
-    #[must_use]
     pub fn effective_timeout_reserve(&self) -> Duration {
         // Microseconds, because a tenth of a few milliseconds would round to zero.
         let tenth_us = self.timeout_ms.saturating_mul(1000) / 10;
@@ -198,7 +195,6 @@ impl Limits {
     }
 
     /// Returns the limits on the guest's descriptors and streams.
-    #[must_use]
     pub fn wasi(&self) -> WasiLimits {
         WasiLimits {
             stdout_bytes: self.stdout_bytes,
@@ -211,7 +207,6 @@ impl Limits {
     }
 
     /// Returns the limits on the guest's files.
-    #[must_use]
     pub fn vfs(&self) -> VfsLimits {
         VfsLimits {
             bytes: self.workspace_bytes,
@@ -335,7 +330,6 @@ impl Language {
     pub const ALL: [Self; 2] = [Self::Python, Self::JavaScript];
 
     /// Returns the lower-case name: `python` or `javascript`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Python => "python",
@@ -345,7 +339,6 @@ impl Language {
 
     /// Returns the language of a file name extension: Python for `py` and `pyw`; JavaScript for `js`, `mjs`, `cjs`, and
     /// TypeScript's `ts`, `mts` and `cts`.
-    #[must_use]
     pub fn from_extension(extension: &str) -> Option<Self> {
         match extension.to_ascii_lowercase().as_str() {
             "py" | "pyw" => Some(Self::Python),

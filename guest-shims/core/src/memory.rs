@@ -22,19 +22,16 @@ pub struct MemoryLimit {
 
 impl MemoryLimit {
     /// Creates the limit of a guest that starts from an image with a linear memory of `image_bytes`.
-    #[must_use]
     pub fn of_image(bytes: u64, image_bytes: u64) -> Self {
         Self { bytes, spare_bytes: image_bytes.saturating_sub(Self::image_charge(image_bytes)) }
     }
 
     /// Returns the charge for an image with a linear memory of `image_bytes`.
-    #[must_use]
     pub fn image_charge(image_bytes: u64) -> u64 {
         image_bytes.min(IMAGE_BYTES)
     }
 
     /// Returns the number of bytes that count towards the limit in a linear memory of `linear_bytes`.
-    #[must_use]
     pub fn counted(&self, linear_bytes: u64) -> u64 {
         linear_bytes.saturating_sub(self.spare_bytes)
     }
@@ -70,7 +67,6 @@ pub struct MemoryLimiter {
 
 impl MemoryLimiter {
     /// Creates the limiter of a guest without memory. The host already uses `host_bytes` for the guest.
-    #[must_use]
     pub fn new(limit: impl Into<MemoryLimit>, host_bytes: u64) -> Self {
         let limit = limit.into();
         let reserve_bytes = OUTPUT_RESERVE_BYTES.min(limit.bytes / 8);
@@ -81,14 +77,12 @@ impl MemoryLimiter {
     }
 
     /// Returns the size of the counted linear memory, in bytes.
-    #[must_use]
     pub fn linear_bytes(&self) -> u64 {
         self.limit.counted(self.linear_bytes)
     }
 
     /// Returns the bytes of the limit that the guest's files and output cannot use: counted linear memory, tool calls,
     /// and the usage of other sessions.
-    #[must_use]
     pub fn taken_bytes(&self) -> u64 {
         let taken = self.linear_bytes().saturating_add(self.tools.held_bytes());
         match &self.reservation {
@@ -115,20 +109,17 @@ impl MemoryLimiter {
     }
 
     /// Returns the peak memory usage of the current execution, in bytes.
-    #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.peak_bytes.max(self.sum_bytes())
     }
 
     /// Returns the total that a refused growth in the current execution would have caused; `None` if no growth was
     /// refused.
-    #[must_use]
     pub fn refused_bytes(&self) -> Option<u64> {
         self.refused_bytes
     }
 
     /// Like [`refused_bytes`](Self::refused_bytes), but without a growth that a suspended execution has reported.
-    #[must_use]
     pub(crate) fn unreported_bytes(&self) -> Option<u64> {
         self.refused_bytes.filter(|_| !self.is_refusal_reported)
     }

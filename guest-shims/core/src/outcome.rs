@@ -91,13 +91,11 @@ pub enum Outcome {
 impl Outcome {
     /// Returns `true` if the script succeeded: it completed or exited with code 0. Output on standard error does not
     /// matter.
-    #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Completed | Self::Exited { code: 0 })
     }
 
     /// Returns the uncaught exception, if there is one.
-    #[must_use]
     pub fn raised(&self) -> Option<&RaisedOutcome> {
         match self {
             Self::Raised(raised) => Some(raised),
@@ -117,7 +115,6 @@ impl Outcome {
     }
 
     /// Returns a short human-readable description.
-    #[must_use]
     pub fn describe(&self) -> String {
         match self {
             Self::Completed => "completed".into(),
@@ -145,7 +142,6 @@ impl Outcome {
 
     /// Returns the process exit code: the script's own; 1 for an exception; 124 for a timeout, as `timeout(1)` returns;
     /// 137 for fuel or memory, as after a kill; 130 if cancelled; 134 for a trap, as after an abort.
-    #[must_use]
     pub fn exit_code(&self) -> i32 {
         match self {
             Self::Completed => 0,
@@ -160,7 +156,6 @@ impl Outcome {
 }
 
 /// Returns the first 200 characters of untrusted text, short enough for a log.
-#[must_use]
 pub fn clipped(text: &str) -> &str {
     const MAX_CHARS: usize = 200;
     text.char_indices().nth(MAX_CHARS).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
@@ -210,13 +205,11 @@ pub struct Output {
 
 impl Output {
     /// Returns `true` if output was dropped at the limit.
-    #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.total_bytes > self.bytes.len() as u64
     }
 
     /// Returns the bytes as text. Omits a character that the limit cut in two; other invalid UTF-8 becomes U+FFFD.
-    #[must_use]
     pub fn text(&self) -> String {
         let held = if self.is_truncated() { whole_characters(&self.bytes) } else { &self.bytes };
         String::from_utf8_lossy(held).into_owned()
@@ -231,7 +224,6 @@ impl From<CapturedStream> for Output {
 
 /// Returns the script's changes to the workspace. With `persists`, omits the file of persisted globals, which the
 /// script did not write.
-#[must_use]
 pub fn changes(vfs: &Vfs, workspace: Option<RootId>, language: Language, persists: bool) -> Changes {
     let mut changes = workspace.map(|root| vfs.changes(root)).unwrap_or_default();
     if persists {

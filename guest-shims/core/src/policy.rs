@@ -35,7 +35,6 @@ pub enum Entropy {
 
 impl Clock {
     /// Returns `true` if the guest sees the same time in every run.
-    #[must_use]
     pub fn is_repeatable(self) -> bool {
         matches!(self, Self::Fixed(_))
     }
@@ -43,13 +42,11 @@ impl Clock {
 
 impl Entropy {
     /// Returns `true` if the guest sees the same random numbers in every run.
-    #[must_use]
     pub fn is_repeatable(self) -> bool {
         matches!(self, Self::Seeded(_))
     }
 
     /// Returns the guest's source of random numbers.
-    #[must_use]
     pub fn wasi(self) -> WasiEntropy {
         match self {
             Self::Host => WasiEntropy::Host,
@@ -58,7 +55,6 @@ impl Entropy {
     }
 
     /// Returns the seeded generator's key; `None` for the host's entropy.
-    #[must_use]
     pub fn key(self) -> Option<[u8; 32]> {
         match self.wasi() {
             WasiEntropy::Seeded(key) => Some(key),

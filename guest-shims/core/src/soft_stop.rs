@@ -45,7 +45,6 @@ pub struct SoftStop {
 
 impl SoftStop {
     /// Creates a soft stop with these reserves. A reserve of zero disables the soft stop for that resource.
-    #[must_use]
     pub fn new(fuel_reserve: u64, time_reserve: Duration) -> Self {
         Self { fuel_reserve, time_reserve, ..Self::default() }
     }
@@ -53,7 +52,6 @@ impl SoftStop {
     /// Creates the soft stop of an execution that has `fuel` units of fuel. The reserves come from `limits`.
     /// Repeatable executions have no fuel reserve, because the host would notice the low fuel at a different point in
     /// each run.
-    #[must_use]
     pub fn within(limits: &Limits, fuel: u64, is_repeatable: bool) -> Self {
         let fuel_reserve = if is_repeatable { 0 } else { limits.fuel_reserve_of(fuel) };
         Self::new(fuel_reserve, limits.effective_timeout_reserve())
@@ -74,7 +72,6 @@ impl SoftStop {
     }
 
     /// Returns the reason for the interrupt, if one was requested.
-    #[must_use]
     pub fn requested(&self) -> Option<Interrupt> {
         self.requested
     }
@@ -103,13 +100,11 @@ impl SoftStop {
     }
 
     /// Returns `true` if a cancelled guest is in its grace period.
-    #[must_use]
     pub fn is_in_grace(&self) -> bool {
         self.grace.is_some()
     }
 
     /// Returns the time at which a waiting guest must be checked next.
-    #[must_use]
     pub fn next_check(&self, deadline: Duration) -> Duration {
         let soft =
             || deadline.checked_sub(self.time_reserve).filter(|_| self.writes.is_some() && self.requested.is_none());
@@ -117,7 +112,6 @@ impl SoftStop {
     }
 
     /// Returns `true` if an interrupt is pending that the guest has not seen yet. If so, the guest must not wait.
-    #[must_use]
     pub fn is_unread(&self, memory: &(impl LinearMemory + ?Sized)) -> bool {
         let writes = self.requested.and_then(|interrupt| self.writes(interrupt));
         writes

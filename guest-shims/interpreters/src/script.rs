@@ -107,31 +107,26 @@ pub struct InterruptWrite {
 
 impl InterruptWrite {
     /// Creates a write that replaces the whole word.
-    #[must_use]
     pub fn word(at: u32, word: u32) -> Self {
         Self { at, word, mask: u32::MAX }
     }
 
     /// Creates a write that sets these bits.
-    #[must_use]
     pub fn bits(at: u32, bits: u32) -> Self {
         Self { at, word: bits, mask: bits }
     }
 
     /// Creates a write that sets the lowest bit.
-    #[must_use]
     pub fn flag(at: u32) -> Self {
         Self::bits(at, 1)
     }
 
     /// Returns the word's new value, given its old value.
-    #[must_use]
     pub fn apply(self, old: u32) -> u32 {
         old & !self.mask | self.word & self.mask
     }
 
     /// Returns `true` if the word still contains this write. `now` is the word's current value.
-    #[must_use]
     pub fn is_pending(self, now: u32) -> bool {
         now & self.mask == self.word & self.mask
     }

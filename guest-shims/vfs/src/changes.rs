@@ -35,7 +35,6 @@ pub struct Changes {
 
 impl Changes {
     /// Returns `true` if there are no changes.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.created.is_empty() && self.modified.is_empty() && self.deleted.is_empty()
     }
@@ -79,7 +78,6 @@ impl Vfs {
 
     /// Returns a root's changes since the last [`mark`](Self::mark), or since the root was added. The cost is
     /// proportional to the number of changes. An unknown root has no changes.
-    #[must_use]
     pub fn changes(&self, root: RootId) -> Changes {
         let mut changes = Changes::default();
         let Ok(root) = self.root(root) else {

@@ -92,7 +92,6 @@ impl Vfs {
     ///
     /// The cost is proportional to the number of changes. The file system is not modified. When all steps have been
     /// carried out, call [`mark_committed`](Self::mark_committed).
-    #[must_use]
     pub fn commit_plan(&self, root: RootId) -> Vec<CommitStep> {
         let Ok(root) = self.root(root) else {
             return Vec::new();

@@ -21,13 +21,11 @@ pub struct Encoder {
 
 impl Encoder {
     /// Creates an empty encoder.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Returns the encoded bytes.
-    #[must_use]
     pub fn finish(self) -> Vec<u8> {
         self.bytes
     }
@@ -88,7 +86,6 @@ pub struct Decoder<'a> {
 
 impl<'a> Decoder<'a> {
     /// Creates a decoder at the first byte.
-    #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -102,7 +99,6 @@ impl<'a> Decoder<'a> {
     }
 
     /// Returns the remaining bytes, for another decoder.
-    #[must_use]
     pub fn rest(self) -> &'a [u8] {
         self.rest
     }

@@ -18,14 +18,12 @@ use std::fmt::{self, Write as _};
 /// assert_eq!(escaped("Größe (1).txt").to_string(), "Größe (1).txt");
 /// assert_eq!(escaped("a\nerror: b\u{202e}").to_string(), r"a\nerror: b\u{202e}");
 /// ```
-#[must_use]
 pub fn escaped<N: AsRef<OsStr> + ?Sized>(name: &N) -> Escaped<'_> {
     Escaped { text: name.as_ref(), is_name: true }
 }
 
 /// Like [`escaped`], but for a sentence that may contain quoted names. Backslashes and backticks are unchanged, and a
 /// text of more than 1,024 bytes is shortened.
-#[must_use]
 pub fn escaped_text<T: AsRef<OsStr> + ?Sized>(text: &T) -> Escaped<'_> {
     Escaped { text: text.as_ref(), is_name: false }
 }
@@ -114,7 +112,6 @@ impl fmt::Display for Escaped<'_> {
 }
 
 /// Returns `true` if a character controls a terminal, ends a line, or changes the direction of adjacent text.
-#[must_use]
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -122,7 +119,6 @@ pub fn is_control(c: char) -> bool {
 
 /// Returns `true` if a character is invisible, or a control character as defined by [`is_control`]. Ordinary text can
 /// also contain invisible characters, for example within an emoji.
-#[must_use]
 pub fn is_hidden(c: char) -> bool {
     is_control(c)
         || matches!(c,

@@ -156,7 +156,6 @@ pub struct InodeId(pub(crate) u64);
 
 impl InodeId {
     /// Returns the number that a guest sees as `st_ino`.
-    #[must_use]
     pub fn get(self) -> u64 {
         self.0
     }
@@ -168,7 +167,6 @@ pub struct RootId(pub(crate) u32);
 
 impl RootId {
     /// Returns the position among the roots, counted from 0.
-    #[must_use]
     pub fn index(self) -> u32 {
         self.0
     }
@@ -236,7 +234,6 @@ impl Vfs {
 
     /// Returns the path of an inode from its root, which is `""` for the root itself. If the inode has several names,
     /// the oldest is used. Returns `None` for an inode without a name.
-    #[must_use]
     pub fn path_of(&self, inode: InodeId) -> Option<String> {
         let found = self.inode(inode).ok()?;
         match found.links.first() {

@@ -139,14 +139,12 @@ pub(crate) fn workspace_charge(inode: &Inode) -> u64 {
 impl Vfs {
     /// Returns the bytes that are currently charged: file contents in whole chunks, names, inodes, recorded deletions,
     /// entries of mounted directories, and the mount cache.
-    #[must_use]
     pub fn bytes_used(&self) -> u64 {
         self.state.usage.total_bytes().saturating_add(self.cache.bytes())
     }
 
     /// Returns the maximum of [`bytes_used`](Self::bytes_used) since creation or the last
     /// [`reset_peak`](Self::reset_peak).
-    #[must_use]
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes.max(self.bytes_used())
     }
@@ -157,7 +155,6 @@ impl Vfs {
     }
 
     /// Returns the number of inodes that are currently charged against [`VfsLimits::inodes`](crate::VfsLimits::inodes).
-    #[must_use]
     pub fn inodes_used(&self) -> u64 {
         self.state.usage.inodes
     }

@@ -88,7 +88,6 @@ pub struct SourceError {
 
 impl SourceError {
     /// Creates an error with a message for the log.
-    #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
     }

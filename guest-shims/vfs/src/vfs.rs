@@ -83,7 +83,6 @@ impl fmt::Debug for Vfs {
 
 impl Vfs {
     /// Creates a file system without roots.
-    #[must_use]
     pub fn new(limits: VfsLimits) -> Self {
         Self {
             state: Arc::default(),
@@ -98,7 +97,6 @@ impl Vfs {
     }
 
     /// Returns the quotas.
-    #[must_use]
     pub fn limits(&self) -> &VfsLimits {
         &self.limits
     }
@@ -151,13 +149,11 @@ impl Vfs {
     }
 
     /// Returns the access to a root, or `None` for an unknown root.
-    #[must_use]
     pub fn access(&self, root: RootId) -> Option<Access> {
         self.root(root).ok().map(|root| root.access)
     }
 
     /// Returns the directory of a root, or `None` for an unknown root.
-    #[must_use]
     pub fn root_dir(&self, root: RootId) -> Option<InodeId> {
         self.root(root).ok().map(|root| root.dir)
     }

@@ -92,7 +92,6 @@ impl Wasi {
     /// State that the embedder supplies is not saved: limits, the sources and access of mounts, arguments, environment,
     /// the generator's seed, the clock's source. State of one execution is not saved either: output, events and an
     /// unread tool reply. With [`Clock::Host`](crate::Clock::Host), call [`settle_clock`](Self::settle_clock) first.
-    #[must_use]
     pub fn save(&self) -> Vec<u8> {
         let mut to = Encoder::new();
         to.byte(VERSION);

@@ -32,7 +32,6 @@ static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
 /// Runs a command line and returns the exit code. The first argument is the program's name. `program` is an executable
 /// that runs this function, for subcommands that need child processes.
-#[must_use]
 pub fn command(args: Vec<OsString>, program: PathBuf) -> i32 {
     // Only the first call in a process sets the path.
     let _ = PROGRAM.set(program);

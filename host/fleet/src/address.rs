@@ -33,19 +33,16 @@ pub struct FleetNameError(#[from] SessionIdError);
 
 impl FleetName {
     /// Creates a name from an optional scope and an ID.
-    #[must_use]
     pub fn new(scope: Option<SessionId>, id: SessionId) -> Self {
         Self { scope, id }
     }
 
     /// Returns the ID within the scope.
-    #[must_use]
     pub fn id(&self) -> &SessionId {
         &self.id
     }
 
     /// Returns the scope, if the name has one.
-    #[must_use]
     pub fn scope(&self) -> Option<&SessionId> {
         self.scope.as_ref()
     }
@@ -148,19 +145,16 @@ impl FleetUrl {
     pub const MAX_BYTES: usize = 512;
 
     /// Returns the URL of an engine on 127.0.0.1.
-    #[must_use]
     pub fn local(ingress: u16, admin: u16) -> Self {
         Self { is_tls: false, host: "127.0.0.1".to_owned(), ingress, admin }
     }
 
     /// Returns the base URL of the ingress.
-    #[must_use]
     pub fn ingress(&self) -> String {
         self.base(self.ingress)
     }
 
     /// Returns the base URL of the admin API.
-    #[must_use]
     pub fn admin(&self) -> String {
         self.base(self.admin)
     }

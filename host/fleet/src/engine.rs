@@ -108,7 +108,6 @@ impl LocalEngine {
     }
 
     /// Returns the URL of the engine.
-    #[must_use]
     pub fn url(&self) -> &FleetUrl {
         &self.url
     }

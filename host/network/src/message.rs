@@ -298,7 +298,6 @@ pub struct Replay(Vec<ToolRecord>);
 
 impl Replay {
     /// Creates a replay from an execution's tool records. Records of other tools are ignored.
-    #[must_use]
     pub fn new(records: impl IntoIterator<Item = ToolRecord>) -> Self {
         Self(records.into_iter().filter(|record| record.name == NETWORK_TOOL).collect())
     }

@@ -319,7 +319,6 @@ impl ServerConfig {
 
     /// Returns the limits on a worker process, with defaults filled in: maximum private memory in bytes, and maximum
     /// number of open files. The defaults allow `sessions.live_count` live sessions per token.
-    #[must_use]
     pub fn worker_limits(&self) -> (u64, u64) {
         let each = u64::try_from(self.sessions.live_count).unwrap_or(u64::MAX);
         // Without tokens, there is a single tenant with the server's policy.
@@ -335,7 +334,6 @@ impl ServerConfig {
     }
 
     /// Returns the limits on suspended executions, with defaults filled in.
-    #[must_use]
     pub fn suspension(&self) -> SuspensionLimits {
         let default = SuspensionLimits::default();
         SuspensionLimits {
@@ -345,7 +343,6 @@ impl ServerConfig {
     }
 
     /// Returns the options of the HTTP server, including the settings in `[page]` and `[e2b]`.
-    #[must_use]
     pub fn http(&self) -> HttpConfig {
         HttpConfig { page: self.page.enabled, e2b: self.e2b.enabled, ..self.http.clone() }
     }

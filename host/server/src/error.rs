@@ -231,19 +231,16 @@ pub enum ServiceError {
 impl ServiceError {
     /// Returns the machine-readable error code. If the WIT contract defines a name for the error, the code is that
     /// name.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         self.kind().0
     }
 
     /// Returns the HTTP status of this error.
-    #[must_use]
     pub fn status(&self) -> u16 {
         self.kind().1
     }
 
     /// Returns the time to wait before a retry, if known.
-    #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::QueueFull { retry_after, .. } | Self::Rate { retry_after, .. } => Some(*retry_after),
@@ -263,7 +260,6 @@ impl ServiceError {
 
     /// Returns `true` if the script may have run even though the request failed. In that case, a retry would run it
     /// again.
-    #[must_use]
     pub fn has_run(&self) -> bool {
         match self {
             Self::Relayed(error) => return error.has_run,
@@ -285,7 +281,6 @@ impl ServiceError {
     }
 
     /// Returns the message for an untrusted client. Details about the host are replaced with a reference to the log.
-    #[must_use]
     pub fn public(&self) -> Untrusted {
         if let Self::Types(TypeCheckError::Failed(reason)) = self {
             tracing::error!(target: "glovebox", error = with_causes(&**reason), "a type check failed");
@@ -306,7 +301,6 @@ impl ServiceError {
     }
 
     /// Returns `true` if the client's answers to tool calls were rejected. The execution then stays suspended.
-    #[must_use]
     pub(crate) fn is_answer_error(&self) -> bool {
         match self {
             Self::Advance(error) => matches!(error, AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. }),
@@ -316,13 +310,11 @@ impl ServiceError {
     }
 
     /// Returns `true` if the execution remains suspended after a step that fails with this error.
-    #[must_use]
     pub(crate) fn is_still_waiting(&self) -> bool {
         self.is_answer_error() || matches!(self, Self::StepUnanswered)
     }
 
     /// Returns `true` if the error means that a file does not exist.
-    #[must_use]
     pub(crate) fn is_missing_file(&self) -> bool {
         match self {
             Self::Files(FilesError::Workspace(FileError::Refused { source, .. })) => *source == VfsError::NotFound,
@@ -332,7 +324,6 @@ impl ServiceError {
     }
 
     /// Returns `true` if the error means that a session does not exist.
-    #[must_use]
     pub(crate) fn is_missing_session(&self) -> bool {
         matches!(self, Self::Sessions(_) | Self::Relayed(_)) && self.kind() == NOT_FOUND
     }

@@ -220,7 +220,6 @@ impl Service {
     }
 
     /// Returns `true` if the service was configured with [`ServiceConfig::workers`].
-    #[must_use]
     pub fn has_workers(&self) -> bool {
         self.0.has_workers
     }
@@ -253,7 +252,6 @@ impl Service {
     }
 
     /// Returns the metrics of all tenants in the OpenMetrics text format.
-    #[must_use]
     pub fn metrics_text(&self) -> String {
         let (mut count, mut bytes) = self.session_usage();
         if let Some(workers) = self.workers() {
@@ -284,7 +282,6 @@ impl Service {
     }
 
     /// Returns `true` if the service is shutting down.
-    #[must_use]
     pub fn is_draining(&self) -> bool {
         self.0.draining.is_cancelled()
     }
@@ -446,7 +443,6 @@ pub enum Door {
 
 impl Door {
     /// Returns the front end's name in metrics and in the audit log.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Http => "http",

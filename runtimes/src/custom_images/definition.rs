@@ -114,7 +114,6 @@ impl ImageDefinition {
 
     /// Returns the digest of all inputs that determine the image. The name and the setups' limits do not affect the
     /// digest.
-    #[must_use]
     pub fn digest(&self) -> Digest {
         let preloaded = |step: &SetupStep| step.preload.join("\n");
         let setups =

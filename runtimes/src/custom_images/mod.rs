@@ -88,7 +88,6 @@ impl CustomImage {
     }
 
     /// Returns the definition.
-    #[must_use]
     pub fn definition(&self) -> &ImageDefinition {
         &self.definition
     }
@@ -229,13 +228,11 @@ impl CustomImages {
     }
 
     /// Returns the size of an image's file in bytes, or 0 if the file does not exist.
-    #[must_use]
     pub fn size_bytes(&self, name: &str) -> u64 {
         std::fs::symlink_metadata(self.path_of(name)).map_or(0, |metadata| metadata.len())
     }
 
     /// Returns the path of an image's file.
-    #[must_use]
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.dir.path_of(&file_name(name))
     }

@@ -137,7 +137,6 @@ pub const EXCEPTIONS: &[Exception] = &[
 ];
 
 /// Returns the expected difference of a case in a host.
-#[must_use]
 pub fn expected(host: Host, case: &Case) -> Option<&'static Exception> {
     EXCEPTIONS.iter().find(|exception| exception.hosts.contains(&host) && exception.names(case.language, &case.name))
 }
@@ -162,7 +161,6 @@ static LARGE_STACK_EXCEPTION: Exception = Exception {
 };
 
 /// Returns the exception for a case on Python 3.15.
-#[must_use]
 pub fn expected_of_large(host: Host, case: &Case) -> Option<&'static Exception> {
     if LARGE_STACK_EXCEPTION.names(case.language, &case.name) {
         return Some(&LARGE_STACK_EXCEPTION);
@@ -271,14 +269,12 @@ pub const HOSTILE_EXCEPTIONS: &[HostileException] = &[HostileException {
 }];
 
 /// Returns the exception for a hostile script in a host, if its outcome differs from its row.
-#[must_use]
 pub fn expected_of_hostile(host: Host, row: &str) -> Option<&'static HostileException> {
     HOSTILE_EXCEPTIONS.iter().find(|exception| exception.hosts.contains(&host) && exception.rows.contains(&row))
 }
 
 impl Exception {
     /// Returns `true` if the exception applies to this case.
-    #[must_use]
     pub fn names(&self, language: Language, case: &str) -> bool {
         let named = |name: &&str| match name.split_once('/') {
             Some((of, name)) => of == language.name() && name == case,

@@ -33,7 +33,6 @@ impl Host {
     pub const ALL: [Self; 4] = [Self::Wasmtime, Self::Node, Self::WasmtimePy, Self::Own];
 
     /// Returns the host's name as used in trial names.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Wasmtime => "wasmtime",
@@ -44,7 +43,6 @@ impl Host {
     }
 
     /// Returns the host's name as shown in the generated documentation.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Self::Wasmtime => "`wasmtime` 49",

@@ -44,7 +44,6 @@ struct Workers {
 
 impl HostPool {
     /// Creates every host. If a component or tool is missing, the error contains the command that builds it.
-    #[must_use]
     pub fn all(program: &str) -> Vec<(Host, Result<Self, String>)> {
         Host::ALL.into_iter().map(|host| (host, Self::of(host, program))).collect()
     }
@@ -88,7 +87,6 @@ impl HostPool {
     }
 
     /// Returns the ID of the process for cases without tools, after it has run a case.
-    #[must_use]
     pub fn process(&self) -> Option<u32> {
         self.workers().without_tools.process()
     }

@@ -12,7 +12,6 @@ use super::{
 use crate::Case;
 
 /// Returns the page, generated from [`EXCEPTIONS`], which the trials enforce for every case in every host.
-#[must_use]
 pub fn page(cases: &[Case]) -> String {
     let mut page = String::from(INTRODUCTION);
     let Matrix { date, commit } = Matrix::read();

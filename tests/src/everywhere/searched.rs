@@ -16,7 +16,6 @@ pub(super) struct AddressRange {
 
 impl AddressRange {
     /// Returns the length in bytes.
-    #[must_use]
     pub(super) fn bytes(self) -> u64 {
         self.end - self.start
     }

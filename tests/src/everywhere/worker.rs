@@ -42,19 +42,16 @@ struct WorkerProcess {
 
 impl Worker {
     /// Creates a worker. The process starts when the first line is sent.
-    #[must_use]
     pub fn new(command: Command) -> Self {
         Self { command, running: None, started: 0 }
     }
 
     /// Returns the number of processes started so far. When it changes, the state of earlier processes is lost.
-    #[must_use]
     pub fn started(&self) -> u32 {
         self.started
     }
 
     /// Returns the ID of the running process.
-    #[must_use]
     pub fn process(&self) -> Option<u32> {
         self.running.as_ref().map(|running| running.child.id())
     }

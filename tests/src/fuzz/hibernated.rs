@@ -70,7 +70,6 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Applies `edits` to the body of a hibernated session, then compresses and seals the body again.
-#[must_use]
 pub fn forged(real: &[u8], edits: &[u8]) -> Vec<u8> {
     let header_bytes = u32::from_le_bytes(real[12..PRELUDE_BYTES].try_into().expect("the range has four bytes"));
     let body_at = PRELUDE_BYTES + usize::try_from(header_bytes).expect("the header is small");

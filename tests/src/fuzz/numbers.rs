@@ -6,7 +6,6 @@ pub struct Numbers(u64);
 
 impl Numbers {
     /// Creates a generator from a seed.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -33,7 +32,6 @@ impl Numbers {
 
     /// Returns a changed copy of `input`: bytes are overwritten, flipped, inserted or removed, or a range is
     /// duplicated.
-    #[must_use]
     pub fn mutate(&mut self, input: &[u8]) -> Vec<u8> {
         let mut out = input.to_vec();
         for _ in 0..=self.below(6) {

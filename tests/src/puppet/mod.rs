@@ -72,14 +72,12 @@ fn loaded() -> &'static LoadedModel {
 }
 
 /// Compiles the puppet, a component that imports every function, for another engine.
-#[must_use]
 pub fn component_of_all(engine: &Engine) -> Component {
     Component::new(engine, &loaded().model.component).unwrap()
 }
 
 impl Puppet {
     /// Creates a puppet with its own sandbox.
-    #[must_use]
     pub fn new(host: &SandboxHost) -> Self {
         let instance = &loaded().instance;
         let mut store = Store::new(instance.engine(), host.ctx());
@@ -116,7 +114,6 @@ impl Puppet {
     }
 
     /// Reads the puppet's memory.
-    #[must_use]
     pub fn read(&mut self, at: u32, len: u32) -> Vec<u8> {
         let read = self
             .instance

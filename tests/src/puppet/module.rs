@@ -74,7 +74,6 @@ fn package() -> Resolve {
 
 /// Builds a component from the text of a core module and the WIT of its world's imports and exports. The module uses
 /// the names that generated bindings use. The world can import `glovebox:sandbox` and WASI.
-#[must_use]
 pub fn component(world: &str, core: &str) -> Vec<u8> {
     encode(&mut package(), world, core)
 }

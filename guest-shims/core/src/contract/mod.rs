@@ -37,7 +37,6 @@ const MAX_VARIABLE_NAME_BYTES: usize = 4_096;
 pub struct InvalidArgument(pub String);
 
 /// Returns up to `len` bytes of `bytes`, starting at `offset`, and never more than [`MAX_READ_BYTES`].
-#[must_use]
 pub fn part(bytes: &[u8], offset: u64, len: u64) -> &[u8] {
     let at = |position: u64| usize::try_from(position).unwrap_or(usize::MAX).min(bytes.len());
     let end = offset.saturating_add(len.min(MAX_READ_BYTES));
@@ -45,19 +44,16 @@ pub fn part(bytes: &[u8], offset: u64, len: u64) -> &[u8] {
 }
 
 /// Converts a duration to whole nanoseconds, saturating.
-#[must_use]
 pub fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Truncates the caller's text for use in an error message.
-#[must_use]
 pub fn quoted(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_QUOTED_BYTES)).unwrap_or(text)
 }
 
 /// Converts a key to the contract's spelling, with hyphens.
-#[must_use]
 pub fn key(name: &str) -> String {
     name.replace('_', "-")
 }
@@ -90,19 +86,16 @@ pub fn check_file_path(path: &str) -> Result<(), InvalidArgument> {
 }
 
 /// Returns the error for a requested file that could not be written.
-#[must_use]
 pub fn refused_file(path: &str, reason: &dyn Display) -> InvalidArgument {
     InvalidArgument(format!("`files`: `{}`: {reason}", quoted(path)))
 }
 
 /// Returns the message for a pattern that matches more than [`MAX_LISTED_FILES`] files.
-#[must_use]
 pub fn too_many_files(count: usize) -> String {
     format!("{count} files match; the maximum for a list is {MAX_LISTED_FILES}; use a narrower pattern")
 }
 
 /// Returns the message for a new session or checkpoint that would exceed the limit `name`.
-#[must_use]
 pub fn too_many_sessions(name: &str, used: u64, max: u64) -> String {
     format!(
         "`{}` would be exceeded: all sessions together need {used}; the maximum is {max}; close a session first",
@@ -111,7 +104,6 @@ pub fn too_many_sessions(name: &str, used: u64, max: u64) -> String {
 }
 
 /// Returns the message for an invalid policy.
-#[must_use]
 pub fn invalid_policy(error: &PolicyError) -> String {
     match error {
         PolicyError::Limit(LimitError { key: name, value, min, max }) => {
@@ -131,7 +123,6 @@ pub fn invalid_policy(error: &PolicyError) -> String {
 }
 
 /// Returns the message for bytes that cannot be resumed as a session.
-#[must_use]
 pub fn not_resumable<S: std::error::Error + 'static>(error: &ResumeError<S>) -> String {
     match error {
         ResumeError::TooLarge { what, key: name, bytes, max } => {

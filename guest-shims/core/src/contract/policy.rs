@@ -73,7 +73,6 @@ pub enum PolicyRefusal {
 
 impl PolicyRefusal {
     /// Returns the refusal of a value above the granted maximum.
-    #[must_use]
     pub fn excess(name: &str, requested: &dyn Display, granted: &dyn Display) -> Self {
         Self::Invalid(format!("`{}`: {requested} is requested, but the maximum is {granted}", key(name)))
     }
@@ -81,7 +80,6 @@ impl PolicyRefusal {
 
 impl ContractPolicy {
     /// Returns `true` if equal requests always run identically, including the fuel that they use.
-    #[must_use]
     pub fn is_repeatable(&self) -> bool {
         self.clock.is_repeatable() && self.entropy.is_repeatable()
     }

@@ -29,7 +29,6 @@ pub struct FileEntry {
 
 impl FileEntry {
     /// Creates an entry from a path and its attributes.
-    #[must_use]
     pub fn new(path: String, stat: &Stat) -> Self {
         Self { path, kind: stat.kind, size_bytes: stat.size_bytes, modified_ns: stat.modified_ns }
     }
@@ -143,7 +142,6 @@ impl FileError {
     }
 
     /// Returns the error's category.
-    #[must_use]
     pub fn kind(&self) -> FileErrorKind {
         match self {
             Self::Path { .. } | Self::Pattern { .. } => FileErrorKind::InvalidPath,
@@ -160,7 +158,6 @@ impl FileError {
     }
 
     /// Returns the message without the path, for callers that show the path themselves.
-    #[must_use]
     pub fn message(&self) -> String {
         match self {
             Self::Path { reason, .. } => format!("the path {reason}"),
@@ -194,7 +191,6 @@ pub fn entry_path(path: &str) -> Result<String, FileError> {
 }
 
 /// Returns the reason for rejecting a path or pattern: it is absolute, or contains `..` or a NUL byte.
-#[must_use]
 pub fn path_fault(path: &str) -> Option<&'static str> {
     if path.starts_with('/') {
         Some("is absolute; use a path relative to the workspace, such as `a/b` for `/app/a/b`")
@@ -208,7 +204,6 @@ pub fn path_fault(path: &str) -> Option<&'static str> {
 }
 
 /// Returns a normalized path in the form that the file system expects: `.` instead of an empty path.
-#[must_use]
 pub fn path_bytes(path: &str) -> &[u8] {
     if path.is_empty() { b"." } else { path.as_bytes() }
 }

@@ -33,14 +33,12 @@ pub fn check_pattern(pattern: &str) -> Result<(), FileError> {
 
 impl Snapshot {
     /// Creates a snapshot of the workspace at `root`. Without a root, the snapshot is empty.
-    #[must_use]
     pub fn new(mut vfs: Vfs, root: Option<RootId>) -> Self {
         let root = root.unwrap_or_else(|| vfs.add_root(Access::ReadOnly));
         Self { vfs, root }
     }
 
     /// Creates the empty snapshot of a session without a workspace.
-    #[must_use]
     pub fn none() -> Self {
         Self::new(Vfs::new(VfsLimits::default()), None)
     }
@@ -144,7 +142,6 @@ impl Snapshot {
     }
 
     /// Returns the number of bytes that the file system uses.
-    #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.vfs.bytes_used()
     }

@@ -41,7 +41,6 @@ pub fn packages() -> impl Iterator<Item = &'static str> {
 }
 
 /// Analyzes an execution's fuel usage and explains its failure.
-#[must_use]
 pub fn guidance(facts: &Facts<'_>) -> Guidance {
     let mut advice: Vec<Advice> = limits::of_outcome(facts).into_iter().collect();
     if let Outcome::Raised(raised) = facts.outcome {

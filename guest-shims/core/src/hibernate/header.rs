@@ -231,7 +231,6 @@ impl SessionKey {
     /// Derives a key for another purpose: bytes sealed with one key are invalid with the other. The derived key is the
     /// seal of an empty message under the name `purpose`. `purpose` must contain a space, so that it cannot equal a
     /// session ID.
-    #[must_use]
     pub fn derived(&self, purpose: &str) -> Self {
         let mut block = [0; Self::MAX_BYTES];
         let seal = Seal::new(Some(self), purpose).finish();
@@ -277,7 +276,6 @@ pub enum Seal {
 impl Seal {
     /// Starts a seal. With a key, the seal also covers `bound_to`: bytes sealed under one name are invalid under any
     /// other name.
-    #[must_use]
     pub fn new(key: Option<&SessionKey>, bound_to: &str) -> Self {
         let Some(SessionKey(key)) = key else { return Self::Sha256(Sha256::new()) };
         let mut code = Hmac::<Sha256>::new(key.into());
@@ -295,7 +293,6 @@ impl Seal {
     }
 
     /// Returns the seal over all added bytes.
-    #[must_use]
     pub fn finish(self) -> [u8; SEAL_BYTES] {
         match self {
             Self::Sha256(digest) => digest.finalize().into(),
@@ -304,7 +301,6 @@ impl Seal {
     }
 
     /// Verifies the seal, in constant time if it is an authentication code.
-    #[must_use]
     pub fn verify(self, trailer: &[u8; SEAL_BYTES]) -> bool {
         match self {
             Self::Sha256(digest) => digest.finalize().as_slice() == trailer,

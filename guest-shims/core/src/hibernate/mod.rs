@@ -82,7 +82,6 @@ pub struct SavedSession {
 
 impl SavedSession {
     /// Creates a saved session from the state of a session.
-    #[must_use]
     pub fn of(state: Checkpoint) -> Self {
         let Checkpoint { memory_bytes, pages, globals, wasi, executions, entropy_key, forks } = state;
         Self { executions, memory_bytes, globals, entropy_key, forks, pages, wasi: wasi.save() }
@@ -159,7 +158,6 @@ pub struct Caps {
 
 impl Caps {
     /// Returns the caps for a policy's limits.
-    #[must_use]
     pub fn of(limits: &Limits) -> Self {
         // Restoring checks the files against their quotas. This cap only bounds the decompressed size. Apart from files
         // and standard input, the WASI state is small.
@@ -277,7 +275,6 @@ pub enum ResumeError<S = Infallible> {
 
 impl ResumeError {
     /// Converts the error to a type with further cases.
-    #[must_use]
     pub fn widened<S>(self) -> ResumeError<S> {
         match self {
             Self::NotASession => ResumeError::NotASession,

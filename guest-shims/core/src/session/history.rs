@@ -28,7 +28,6 @@ pub struct History {
 
 impl History {
     /// Returns the newest checkpoint, the default target of a rollback.
-    #[must_use]
     pub fn last(&self) -> Option<&SavedCheckpoint> {
         self.saved.last()
     }
@@ -86,14 +85,12 @@ impl History {
     }
 
     /// Returns the lowest [`commits`](SavedCheckpoint::commits) of all checkpoints.
-    #[must_use]
     pub fn oldest_commits(&self) -> Option<u64> {
         self.saved.iter().map(|saved| saved.commits).min()
     }
 
     /// Returns `true` if a checkpoint is due before the next execution. `executions` is the number of executions so
     /// far. `changed` is `true` if the guest may differ from the last checkpoint.
-    #[must_use]
     pub fn is_due(&self, policy: &SessionPolicy, executions: u64, changed: bool) -> bool {
         let Some(saved) = self.last() else { return policy.interval(0).is_some() };
         let interval = policy.interval(saved.state.pages.bytes());
@@ -104,7 +101,6 @@ impl History {
 
     /// Returns the checkpoint that an undo restores: the given one, or the last one that differs from the current
     /// state. `changed` is `true` if the guest may differ from the last checkpoint, or is lost.
-    #[must_use]
     pub fn undo_target(&self, to: Option<CheckpointId>, changed: bool) -> Option<&SavedCheckpoint> {
         match to {
             Some(id) => self.find(id),
@@ -114,13 +110,11 @@ impl History {
     }
 
     /// Returns the checkpoint with this ID.
-    #[must_use]
     pub fn find(&self, id: CheckpointId) -> Option<&SavedCheckpoint> {
         self.saved.iter().find(|saved| saved.id == id)
     }
 
     /// Returns the second newest checkpoint.
-    #[must_use]
     pub fn before_last(&self) -> Option<&SavedCheckpoint> {
         self.saved.iter().rev().nth(1)
     }
@@ -138,13 +132,11 @@ impl History {
     }
 
     /// Returns the number of checkpoints.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.saved.len()
     }
 
     /// Returns descriptions of the checkpoints, oldest first.
-    #[must_use]
     pub fn list(&self) -> Vec<CheckpointInfo> {
         let info = |saved: &SavedCheckpoint| CheckpointInfo {
             id: saved.id,
@@ -157,13 +149,11 @@ impl History {
 
     /// Returns the bytes held by all checkpoints. A page that several requested checkpoints share counts once. A
     /// file counts for every checkpoint, even if it is shared.
-    #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.retained_bytes.saturating_add(self.automatic_bytes())
     }
 
     /// Returns the bytes held by the automatic checkpoint, which the next automatic checkpoint releases.
-    #[must_use]
     pub fn automatic_bytes(&self) -> u64 {
         let automatic = self.saved.iter().filter(|saved| saved.automatic);
         automatic.fold(0, |sum, saved| sum.saturating_add(saved.state.held_bytes()))

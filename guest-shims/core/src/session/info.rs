@@ -70,7 +70,6 @@ pub struct SessionInfo {
 
 impl SessionInfo {
     /// Creates the description of a session that has not run a script yet.
-    #[must_use]
     pub fn new(id: &str, language: Language, runtime_name: &str) -> Self {
         Self {
             id: id.to_owned(),
@@ -93,7 +92,6 @@ pub const MAX_SESSION_ID_BYTES: usize = 64;
 
 /// Returns `true` if a string is a valid session ID. An ID has 1 to 64 characters, which are letters, digits, `.`, `_`
 /// or `-`, and does not start with `.`.
-#[must_use]
 pub fn is_session_id(id: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=MAX_SESSION_ID_BYTES).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(is_plain)
@@ -160,7 +158,6 @@ impl Default for SessionPolicy {
 
 impl SessionPolicy {
     /// Returns the number of executions after which a checkpoint is due; `None` for no automatic checkpoints.
-    #[must_use]
     pub fn interval(&self, private_bytes: u64) -> Option<u64> {
         match self.checkpoints {
             Checkpoints::Always => Some(1),

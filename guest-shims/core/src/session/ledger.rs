@@ -54,7 +54,6 @@ pub struct SessionUsage {
 
 impl SessionLedger {
     /// Returns the current usage of all sessions.
-    #[must_use]
     pub fn usage(&self) -> SessionUsage {
         SessionUsage { count: self.0.count.load(Ordering::SeqCst), bytes: self.0.bytes.load(Ordering::SeqCst) }
     }
@@ -107,13 +106,11 @@ impl LedgerEntry {
     }
 
     /// Returns a reservation for the growth of the session's guest until the next update.
-    #[must_use]
     pub fn reservation(&self, limits: &Limits) -> Reservation {
         Reservation { totals: Arc::clone(&self.totals), max: limits.session_total_bytes, bytes: 0 }
     }
 
     /// Returns the recorded usage in bytes.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -152,7 +149,6 @@ impl Reservation {
     }
 
     /// Returns the number of bytes by which all sessions together may still grow.
-    #[must_use]
     pub fn available_bytes(&self) -> u64 {
         self.max.saturating_sub(self.totals.bytes.load(Ordering::SeqCst))
     }

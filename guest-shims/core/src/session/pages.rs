@@ -75,25 +75,21 @@ impl Pages {
     }
 
     /// Returns `true` if all pages fit in a memory of `memory_bytes`.
-    #[must_use]
     pub fn fit_in(&self, memory_bytes: u64) -> bool {
         self.0.last().is_none_or(|(last, _)| (u64::from(*last) + 1).saturating_mul(PAGE_BYTES as u64) <= memory_bytes)
     }
 
     /// Returns the number of pages.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
     /// Returns the size of the pages in bytes.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         (self.0.len() * PAGE_BYTES) as u64
     }
 
     /// Returns the size of the pages that have no other owner, in bytes.
-    #[must_use]
     pub fn unshared_bytes(&self) -> u64 {
         (self.0.iter().filter(|(_, page)| Arc::strong_count(page) == 1).count() * PAGE_BYTES) as u64
     }

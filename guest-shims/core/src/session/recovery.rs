@@ -202,7 +202,6 @@ impl fmt::Debug for Checkpoint {
 
 impl Checkpoint {
     /// Returns the size of the pages and of the host's state for the guest, in bytes, even if shared.
-    #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.pages.bytes().saturating_add(self.wasi.host_bytes())
     }

@@ -100,7 +100,6 @@ impl CheckedDefinition {
     }
 
     /// Returns the number of regular expressions in the schema.
-    #[must_use]
     pub fn pattern_count(&self) -> usize {
         self.costs.patterns
     }
@@ -132,7 +131,6 @@ fn is_name(name: &str) -> bool {
 
 /// Returns the names of a tool's arguments in the order of positional arguments: first the names in `required`, then
 /// all other names in alphabetical order.
-#[must_use]
 pub fn parameters(schema: &Value) -> Vec<&str> {
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let properties = schema.get("properties").and_then(Value::as_object);
@@ -184,13 +182,11 @@ impl<T: Deref<Target: AsRef<CheckedDefinition>>> Toolset<T> {
     }
 
     /// Returns the tool with this name.
-    #[must_use]
     pub fn find(&self, name: &str) -> Option<&T> {
         self.0.get(name)
     }
 
     /// Returns the list of tools that the guest reads, as JSON text.
-    #[must_use]
     pub fn catalogue(&self) -> String {
         let tools: Vec<&Value> = self.0.values().map(|tool| tool.deref().as_ref().description()).collect();
         json!({ "tools": tools }).to_string()

@@ -75,7 +75,6 @@ impl Message {
     }
 
     /// Parses only a call's ID, without building values.
-    #[must_use]
     pub(super) fn id(text: &[u8]) -> Option<u64> {
         #[derive(serde::Deserialize)]
         struct Envelope {
@@ -111,7 +110,6 @@ impl Message {
 /// A value takes 32 bytes. An object's first entry allocates a tree node for eleven entries, about 640 bytes. A list's
 /// first entry allocates space for four. Text with seven bytes per object therefore grows to ninety times its size,
 /// and a guest's memory must be counted before it is allocated. The estimate adds a margin to each of these sizes.
-#[must_use]
 pub fn weight(text: &[u8]) -> u64 {
     const VALUE: u64 = 64;
     const OBJECT: u64 = 768;
@@ -187,7 +185,6 @@ pub enum ToolOutcome {
 
 impl ToolOutcome {
     /// Returns the outcome as a word: `returned`, `unfinished`, or the error's class name.
-    #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
             Self::Returned(_) => "returned",

@@ -38,7 +38,6 @@ pub(super) enum Reply {
 }
 
 /// Returns the reply to a call, as JSON text.
-#[must_use]
 pub(super) fn answered(id: u64, answer: Answer) -> String {
     match answer {
         // The result is JSON text already, so it is embedded unchanged.
@@ -50,7 +49,6 @@ pub(super) fn answered(id: u64, answer: Answer) -> String {
 }
 
 /// Returns the reply to an invalid message, as JSON text.
-#[must_use]
 pub(super) fn not_understood(reason: &str) -> String {
     let message = format!("invalid message: {reason}");
     json!({ "id": null, "error": { "type": "ToolError", "message": message } }).to_string()
@@ -77,7 +75,6 @@ pub fn json_text(text: String) -> Answer {
 }
 
 /// Returns the failure of a call that exceeded its timeout.
-#[must_use]
 pub(super) fn timeout(max_ms: u64) -> CallFailure {
     CallFailure::new(
         ToolErrorKind::Timeout,
@@ -114,26 +111,22 @@ pub struct ToolError {
 
 impl ToolError {
     /// Creates a failure with a message for the script. Scripts are untrusted, so the message must not contain secrets.
-    #[must_use]
     pub fn new(message: impl fmt::Display) -> Self {
         Self::of(ToolErrorKind::Failed, message)
     }
 
     /// Creates a failure of this category, which determines the exception's class in the guest. Use this function to
     /// forward the failure of another host or component.
-    #[must_use]
     pub fn of(kind: ToolErrorKind, message: impl fmt::Display) -> Self {
         Self { kind, message: message.to_string() }
     }
 
     /// Returns the failure's category. Default: [`ToolErrorKind::Failed`].
-    #[must_use]
     pub fn kind(&self) -> ToolErrorKind {
         self.kind
     }
 
     /// Returns the failure's message for the script.
-    #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -207,7 +200,6 @@ impl ToolErrorKind {
         [Self::Failed, Self::Limit, Self::Timeout, Self::Unknown, Self::InvalidArguments, Self::Denied];
 
     /// Returns the class name of the exception in the guest.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Failed => "ToolError",
@@ -251,7 +243,6 @@ pub struct CallFailure {
 
 impl CallFailure {
     /// Creates a failure. Truncates its message after 4 KiB and appends `…`.
-    #[must_use]
     pub fn new(kind: ToolErrorKind, message: impl Into<String>) -> Self {
         let mut message = message.into();
         if message.len() > MAX_MESSAGE_BYTES {

@@ -50,7 +50,6 @@ pub(super) struct Size {
 }
 
 impl Tally {
-    #[must_use]
     pub(super) fn new(limits: &Limits) -> Self {
         Self {
             max_calls: limits.tool_calls,
@@ -63,7 +62,6 @@ impl Tally {
     }
 
     /// Returns the default maximum size of a result, in bytes: `limits.tool_bytes`.
-    #[must_use]
     pub(super) fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
@@ -75,7 +73,6 @@ impl Tally {
     }
 
     /// Returns the number of refused calls, which have no record.
-    #[must_use]
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
@@ -159,19 +156,16 @@ impl Tally {
         Some(text.to_owned())
     }
 
-    #[must_use]
     pub(super) fn get(&self, index: usize) -> Option<&ToolRecord> {
         self.records.get(index)
     }
 
     /// Returns the number of recorded calls, which is the index of the next one.
-    #[must_use]
     pub(super) fn recorded(&self) -> usize {
         self.records.len()
     }
 
     /// Returns the times of all recorded calls.
-    #[must_use]
     pub(super) fn times(&self) -> Vec<Duration> {
         self.records.iter().map(|record| record.started).collect()
     }
@@ -192,7 +186,6 @@ const MESSAGE_BYTE_FUEL: u64 = 64;
 pub const CALL_FUEL: u64 = 300_000;
 
 /// Returns the fuel to charge for a message of this length.
-#[must_use]
 pub fn message_fuel(bytes: usize) -> u64 {
     MESSAGE_FUEL.saturating_add(MESSAGE_BYTE_FUEL.saturating_mul(bytes as u64))
 }
@@ -215,7 +208,6 @@ pub struct ReservedMemory {
 
 impl ReservedMemory {
     /// Returns the number of reserved bytes.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -229,7 +221,6 @@ impl Drop for ReservedMemory {
 
 impl ToolMemory {
     /// Returns the number of bytes that tool calls use now.
-    #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes.load(Ordering::SeqCst)
     }
@@ -251,7 +242,6 @@ impl ToolMemory {
     }
 
     /// Reserves `bytes`. Returns `None` if there is not enough room.
-    #[must_use]
     pub fn hold(self: &Arc<Self>, bytes: u64) -> Option<ReservedMemory> {
         let before = self.held_bytes.fetch_add(bytes, Ordering::SeqCst);
         let held = ReservedMemory { account: Arc::clone(self), bytes };
@@ -259,7 +249,6 @@ impl ToolMemory {
     }
 
     /// Reserves a few bytes, regardless of the room.
-    #[must_use]
     pub fn hold_over_limit(self: &Arc<Self>, bytes: u64) -> ReservedMemory {
         self.held_bytes.fetch_add(bytes, Ordering::SeqCst);
         ReservedMemory { account: Arc::clone(self), bytes }

@@ -32,13 +32,11 @@ pub struct Python {
 
 impl Python {
     /// Creates the driver for CPython 3.12, a command.
-    #[must_use]
     pub fn command() -> Self {
         Self { form: Form::Command }
     }
 
     /// Creates the driver for CPython 3.15, a reactor.
-    #[must_use]
     pub fn reactor() -> Self {
         Self { form: Form::Reactor }
     }

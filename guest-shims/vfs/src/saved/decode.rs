@@ -59,7 +59,6 @@ impl Vfs {
     }
 
     /// Returns the inode with this number, if it exists.
-    #[must_use]
     pub fn inode_numbered(&self, number: u64) -> Option<InodeId> {
         let id = InodeId(number);
         self.state.table.get(id).map(|_| id)

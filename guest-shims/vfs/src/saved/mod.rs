@@ -82,7 +82,6 @@ impl Vfs {
     /// For a root with a source, only uncommitted changes and open files are saved. All other data is read again from
     /// the source, including times that were set on otherwise unchanged files. Quotas, sources, access, references and
     /// the start of the current [`mark`](Self::mark) period are not saved.
-    #[must_use]
     pub fn save(&self, open: &BTreeSet<InodeId>) -> Vec<u8> {
         let mut to = Encoder::new();
         to.byte(VERSION);

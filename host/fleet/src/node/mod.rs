@@ -73,7 +73,6 @@ pub struct NodeConfig {
 
 impl NodeConfig {
     /// Returns the defaults for a node of this fleet.
-    #[must_use]
     pub fn new(fleet: FleetUrl, engine: Engine, blobs: BlobStore) -> Self {
         Self {
             engine,
@@ -94,7 +93,6 @@ impl NodeConfig {
     }
 
     /// Returns the default of [`running`](Self::running): four per processor, because some executions wait for tools.
-    #[must_use]
     pub fn default_running() -> usize {
         4 * std::thread::available_parallelism().map_or(2, usize::from)
     }

@@ -78,7 +78,6 @@ impl Node {
     }
 
     /// Returns the address that the node listens on.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -182,7 +182,6 @@ impl Modify for Token {
 }
 
 /// Returns the OpenAPI document of the HTTP API.
-#[must_use]
 pub fn document() -> serde_json::Value {
     serde_json::to_value(Document::openapi()).unwrap_or_default()
 }

@@ -116,7 +116,6 @@ impl SocketListener {
     }
 
     /// Returns the path of the socket.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

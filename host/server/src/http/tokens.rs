@@ -40,13 +40,11 @@ impl TokenHash {
     }
 
     /// Hashes a token.
-    #[must_use]
     pub fn of(token: &str) -> Self {
         Self(Sha256::digest(token).into())
     }
 
     /// Parses 64 hexadecimal digits. Returns `None` for any other text.
-    #[must_use]
     pub fn from_hex(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -70,7 +68,6 @@ pub struct Tenants {
 impl Tenants {
     /// Creates a registry with a single tenant for all requests, which then need no token. Use it only for addresses
     /// that no other user can reach.
-    #[must_use]
     pub fn open(tenant: Tenant) -> Self {
         Self { by_token: Vec::new(), open: Some(tenant) }
     }

@@ -93,7 +93,6 @@ impl McpServer {
     ///
     /// `listing` describes the host functions that scripts can call, for example the text of
     /// [`Upstreams::listing`]. It becomes part of `run_code`'s description and can be empty.
-    #[must_use]
     pub fn new(tenant: Tenant, listing: &str) -> Self {
         let tenant = tenant.for_door(Door::Mcp);
         let tools = Name::tools(&tenant, listing);

@@ -102,7 +102,6 @@ impl fmt::Debug for Tenant {
 
 impl Tenant {
     /// Creates a tenant of `service`. Its front end is [`Door::Http`], which [`for_door`](Self::for_door) changes.
-    #[must_use]
     pub fn new(service: &Service, mut config: TenantConfig) -> Self {
         config.separate_approved_tools();
         let store: Arc<dyn SessionStore> = match &config.location {
@@ -155,7 +154,6 @@ impl Tenant {
     }
 
     /// Returns a handle to this tenant for requests through another front end, which the audit log records.
-    #[must_use]
     pub fn for_door(&self, door: Door) -> Self {
         Self { door, ..self.clone() }
     }
@@ -171,45 +169,38 @@ impl Tenant {
     }
 
     /// Returns the client for callbacks, if requests may define tools that external services answer.
-    #[must_use]
     pub fn callbacks(&self) -> Option<&Callbacks> {
         self.inner.config.callbacks.as_ref()
     }
 
     /// Returns `true` if the tenant's sessions are in a fleet. A fleet does not support every operation
     /// ([`NotInFleet`](crate::NotInFleet)).
-    #[must_use]
     pub fn is_in_fleet(&self) -> bool {
         self.inner.executor.has_remote_sessions()
     }
 
     /// Returns metrics in the OpenMetrics text format. Includes all tenants if this tenant is allowed to see their
     /// metrics; otherwise, only this tenant.
-    #[must_use]
     pub fn metrics_text(&self) -> String {
         if self.inner.config.sees_all_metrics { self.inner.service.metrics_text() } else { self.inner.metrics.text() }
     }
 
     /// Returns the tenant's name.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.config.name
     }
 
     /// Returns the service that the tenant belongs to.
-    #[must_use]
     pub fn service(&self) -> &Service {
         &self.inner.service
     }
 
     /// Returns the tenant's granted policy.
-    #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.inner.config.policy
     }
 
     /// Returns the maximum number of the tenant's sessions, live or stored.
-    #[must_use]
     pub(crate) fn max_sessions(&self) -> usize {
         self.inner.config.sessions
     }
@@ -236,7 +227,6 @@ impl Tenant {
     }
 
     /// Returns the number of open sessions, or `None` if the sessions are in a store or in a fleet.
-    #[must_use]
     pub fn open_sessions(&self) -> Option<usize> {
         self.inner.executor.open_sessions()
     }
@@ -249,7 +239,6 @@ impl Tenant {
 
     /// Returns the tenant's stored sessions in this process, for blocking operations such as hibernating idle sessions.
     /// Empty if the sessions are in a fleet or only in memory.
-    #[must_use]
     pub fn sessions(&self) -> &Sessions {
         self.inner.here.sessions()
     }
@@ -337,7 +326,6 @@ impl TenantConfig {
 
     /// Returns the default configuration for a tenant whose sessions are in a fleet. The tenant's name is also the
     /// scope of its sessions.
-    #[must_use]
     pub fn in_fleet(name: SessionId, client: FleetClient) -> Self {
         Self::with(name.to_string(), SessionLocation::Fleet { client, scope: name })
     }

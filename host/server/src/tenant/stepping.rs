@@ -59,7 +59,6 @@ pub struct FinishedExecution {
 
 impl FinishedExecution {
     /// Returns the outcome, output and usage of the execution.
-    #[must_use]
     pub fn execution(&self) -> &Execution {
         &self.finished.execution
     }

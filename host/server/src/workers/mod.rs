@@ -107,7 +107,6 @@ pub struct WorkersTable {
 
 impl WorkersTable {
     /// Returns the number of worker processes, or 0 if executions run in the server process.
-    #[must_use]
     pub fn processes(&self) -> usize {
         match (self.in_process, self.count) {
             (true, _) => 0,

@@ -102,20 +102,17 @@ impl ServerLink {
 
 impl WorkerTenants {
     /// Creates an empty set of tenants.
-    #[must_use]
     pub fn new(service: &Service) -> Self {
         Self { service: service.clone(), server: ServerLink::default(), tenants: Vec::new() }
     }
 
     /// Returns a store for the tenant's configuration. The server accesses the store on behalf of the worker.
-    #[must_use]
     pub fn store(&self, tenant: &str) -> ParentStore {
         ParentStore { server: self.server.clone(), tenant: tenant.to_owned() }
     }
 
     /// Returns a store for the tenant's configuration that this worker accesses itself. The server reserves the bytes
     /// of each write, so that the tenant's limit applies to all workers together.
-    #[must_use]
     pub fn counting_store(&self, tenant: &str, store: Arc<dyn SessionStore>) -> Arc<dyn SessionStore> {
         Arc::new(BoundedStore::within(store, Arc::new(self.store(tenant))))
     }
@@ -131,7 +128,6 @@ impl WorkerTenants {
     }
 
     /// Returns all tenants in the order in which they were added.
-    #[must_use]
     pub fn all(&self) -> &[Tenant] {
         &self.tenants
     }

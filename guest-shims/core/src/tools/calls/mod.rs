@@ -370,13 +370,11 @@ impl<R: ToolRunner> ToolCalls<R> {
     }
 
     /// Ends all calls when the execution ends, and returns their records.
-    #[must_use]
     pub fn end(self) -> Vec<ToolRecord> {
         self.end_and_report(true)
     }
 
     /// Like [`end`](Self::end). Without `reports_unfinished`, calls without an answer are not reported to the runner.
-    #[must_use]
     pub(crate) fn end_and_report(mut self, reports_unfinished: bool) -> Vec<ToolRecord> {
         self.collect();
         let now = self.recorded_time(self.watch.elapsed());

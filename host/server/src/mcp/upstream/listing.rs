@@ -69,7 +69,6 @@ impl Listing {
 
     /// Returns the listing as text of at most 3,500 bytes. If the signatures and descriptions of all tools do not fit,
     /// the text contains only names, at most 200 and as many as fit. It is empty if there are no tools.
-    #[must_use]
     pub fn text(&self) -> String {
         if self.lines.is_empty() {
             return String::new();

@@ -123,26 +123,22 @@ impl Upstreams {
 
     /// Returns the tools of all servers whose calls need no approval, for
     /// [`TenantConfig::tools`](crate::TenantConfig::tools).
-    #[must_use]
     pub fn tools(&self) -> Vec<Tool> {
         self.tools.clone()
     }
 
     /// Returns the tools of all servers whose calls a person must approve ([`UpstreamConfig::approve`]), for
     /// [`TenantConfig::approved_tools`](crate::TenantConfig::approved_tools).
-    #[must_use]
     pub fn approved_tools(&self) -> Vec<Tool> {
         self.approved_tools.clone()
     }
 
     /// Returns the listing of all tools for a model's prompt.
-    #[must_use]
     pub fn listing(&self) -> &Listing {
         &self.listing
     }
 
     /// Returns messages about API operations that are not offered. Text from documents is escaped.
-    #[must_use]
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
