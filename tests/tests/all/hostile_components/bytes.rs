@@ -123,24 +123,6 @@ fn slow_patterns_are_matched_or_rejected() {
 }
 
 #[test]
-fn file_list_ends_at_ten_thousand() {
-    let host = super::host(|policy, _| policy.limits.workspace_inodes = 20_000);
-    let mut puppet = Puppet::new(&host);
-    let session = open(&mut puppet);
-    let mut make = |from: u32, to: u32| {
-        let source = format!("for (let n = {from}; n < {to}; n++) std.open('f' + n, 'w').close()");
-        let ran = puppet.call("session.execute", &json!([session, { "source": source }])).unwrap();
-        assert_eq!(ok(&ran)["outcome"], "completed", "{ran}");
-        let files = puppet.call("session.files", &json!([session])).unwrap();
-        puppet.call("files.list", &json!([ok(&files), "*"])).unwrap()
-    };
-    assert_eq!(ok(&make(0, 10_000)).as_array().unwrap().len(), 10_000);
-    let over = make(10_000, 10_001);
-    assert_eq!(error(&over).0, "file");
-    assert_eq!(over["err"]["file"]["kind"], "refused");
-}
-
-#[test]
 fn forged_sessions_are_errors_or_within_limits() {
     if !in_child("hostile_components::bytes::forged_sessions_are_errors_or_within_limits", LONG) {
         return;

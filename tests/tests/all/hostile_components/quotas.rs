@@ -216,8 +216,10 @@ fn executions_are_limited_by_their_quota() {
         puppet.call("session.start", &json!([session, request])).unwrap(),
         puppet.call("session.get-variable", &json!([session, "a"])).unwrap(),
         puppet.call("session.fork", &json!([session])).unwrap(),
+        puppet.call("session.undo", &json!([session])).unwrap(),
         try_open(&mut puppet),
     ];
+    assert_eq!(puppet.store.data().usage().executions, 7, "rejected calls are not counted");
     for answer in over {
         assert_eq!(
             error(&answer),

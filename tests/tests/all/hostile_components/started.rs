@@ -144,16 +144,6 @@ fn output_is_readable_at_any_offset() {
 }
 
 #[test]
-fn files_are_unavailable_before_the_end() {
-    let mut puppet = puppet();
-    let started = start(&mut puppet, ENDLESS);
-    assert_eq!(error(&puppet.call("started.files", &json!([started])).unwrap()).0, "session-busy");
-    puppet.call("started.cancel", &json!([started])).unwrap();
-    end(&mut puppet, &started);
-    ok(&puppet.call("started.files", &json!([started])).unwrap());
-}
-
-#[test]
 fn busy_session_rejects_further_calls() {
     let mut puppet = puppet();
     let session = open(&mut puppet);
@@ -216,8 +206,8 @@ fn invalid_answers_are_rejected_as_a_whole() {
     ];
     for answers in wrong {
         let step = puppet.call("started.continue", &json!([started, answers, 0])).unwrap();
-        assert_eq!(error(&step).0, "invalid-argument");
-        assert!(error(&step).1.len() < 1_000);
+        let (name, text) = error(&step);
+        assert!(name == "invalid-argument" && text.starts_with("`answers`: ") && text.len() < 1_000, "{text}");
     }
     let many: Vec<Value> = (0..10_000).map(|n| json!({ "id": 0, "answer": { "ok": n.to_string() } })).collect();
     let step = puppet.call("started.continue", &json!([started, many, null])).unwrap();

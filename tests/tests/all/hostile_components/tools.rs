@@ -168,5 +168,7 @@ fn tool_calls_respect_limits_and_quotas() {
         assert_eq!(answer["err"]["kind"], kind, "{answer}");
         assert!(answer["err"]["message"].as_str().unwrap().len() <= 5_000);
     }
+    let exceeded = "`executions` would be exceeded: the maximum is 8; raise the quota in the host";
+    assert_eq!(call("echo", "{}")["err"]["message"], exceeded);
     assert_others_work();
 }

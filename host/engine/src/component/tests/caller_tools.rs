@@ -80,14 +80,6 @@ fn schema_must_be_valid_json() {
 }
 
 #[test]
-fn number_of_caller_tools_is_limited() {
-    for (count, fits) in [(1_023, true), (1_024, true), (1_025, false)] {
-        let tools: Vec<_> = (0..count).map(|index| tool(format!("t{index}"), "{}")).collect();
-        assert_eq!(refusal(&tools).is_none(), fits, "{count}");
-    }
-}
-
-#[test]
 fn text_of_caller_tools_is_limited() {
     for (bytes, fits) in [((1 << 20) - 1, true), (1 << 20, true), ((1 << 20) + 1, false)] {
         let described = Tool { name: "ask".into(), description: "x".repeat(bytes - 3), arguments_schema: None };

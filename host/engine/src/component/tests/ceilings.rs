@@ -15,49 +15,6 @@ use crate::{
 };
 
 #[test]
-fn granted_limits_are_maximums_of_requests() {
-    type Edit = fn(&mut Limits, &crate::Limits, u64);
-    macro_rules! edits {
-        ($($name:ident),*) => {
-            [$((stringify!($name), (|requested, granted, more| {
-                requested.$name = Some(granted.$name + more.try_into().unwrap_or(0));
-            }) as Edit)),*]
-        };
-    }
-    let edits = edits!(
-        fuel,
-        fuel_reserve,
-        timeout_ms,
-        timeout_reserve_ms,
-        memory_bytes,
-        stdout_bytes,
-        stderr_bytes,
-        source_bytes,
-        stdin_bytes,
-        workspace_bytes,
-        workspace_inodes,
-        open_files,
-        tool_calls,
-        tool_calls_at_once,
-        tool_timeout_ms,
-        tool_bytes,
-        tool_record_bytes,
-        session_count,
-        session_total_bytes
-    );
-    let granted = crate::Limits::default();
-    let mut ctx = ctx();
-    for (name, edit) in edits {
-        let at = limited(|limits| edit(limits, &granted, 0));
-        assert_eq!(ctx.run(Runtime::Javascript, request("1"), at).unwrap().outcome, Outcome::Completed, "{name}");
-        let over = limited(|limits| edit(limits, &granted, 1));
-        let text = bad_policy(ctx.run(Runtime::Javascript, request("1"), over));
-        let key = format!("`limits.{}`", name.replace('_', "-"));
-        assert!(text.contains(&key) && text.contains("the maximum is"), "{name}: {text}");
-    }
-}
-
-#[test]
 fn requested_limits_apply() {
     let mut ctx = ctx();
     let policy = limited(|limits| limits.fuel = Some(1_000_000));
@@ -202,15 +159,6 @@ fn mistyped_and_dropped_handles_are_invalid() {
     assert!(HostBlob::drop(&mut ctx, blob).is_err());
     assert!(HostBlob::size(&mut ctx, Resource::new_own(u32::MAX)).is_err());
     assert_eq!(ctx.usage().handles, 0);
-}
-
-#[test]
-fn quotas_of_components_are_independent() {
-    let host = host(|_| {}, |quotas| quotas.executions = 1);
-    let (mut one, mut other) = (host.ctx(), host.ctx());
-    stdout_of(&mut one, "1");
-    over_quota(one.run(Runtime::Javascript, request("1"), no_policy()));
-    stdout_of(&mut other, "1");
 }
 
 #[test]

@@ -97,19 +97,6 @@ fn tools_receive_the_callers_identity() {
 }
 
 #[test]
-fn calls_of_components_are_counted() {
-    let mut ctx = with_tools(|_| {});
-    std::sync::Arc::get_mut(&mut ctx.caller).unwrap().meter =
-        crate::component::quotas::Meter::new(Quotas { executions: 1, ..Quotas::default() });
-    call(&mut ctx, "echo", "{}").unwrap();
-    let (kind, message) = call(&mut ctx, "echo", "{}").unwrap_err();
-    assert_eq!(
-        (kind, message.as_str()),
-        (ToolError::Limit, "`executions` would be exceeded: the maximum is 1; raise the quota in the host")
-    );
-}
-
-#[test]
 fn policy_restricts_tools_for_scripts_and_for_the_component() {
     let mut ctx = with_tools(|policy| {
         let table = "[tools.hang]\nmax_calls = 0\n[tools.echo]\nmax_calls = 1\nschema = { maxProperties = 1 }";
