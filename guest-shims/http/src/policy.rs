@@ -222,16 +222,7 @@ pub(crate) mod tests {
 
     /// Returns the default policy of a provider without imports, with a lower fuel limit.
     fn granted() -> ContractPolicy {
-        let empty = wit::Policy {
-            limits: None,
-            clock: Some(wit::Clock::Fixed(5)),
-            entropy: Some(wit::Entropy::Seeded(0)),
-            args: None,
-            env: None,
-            inject_setup: None,
-            auto_persist_globals: None,
-            session: None,
-        };
+        let empty = wit::Policy::default().reproducible(5, 0);
         let Value::Object(changes) = json!({ "limits": { "fuel": 1_000_000_000_u64 } }) else { unreachable!() };
         apply_changes(&from_provider(empty), &changes).unwrap()
     }

@@ -155,27 +155,9 @@ pub enum BuildError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecuteError {
-    /// The source exceeds `limits.source_bytes`.
-    #[error("the source is {bytes} bytes; the maximum `limits.source_bytes` is {max}; shorten it or raise the limit")]
-    SourceTooLarge {
-        /// The size of the source in bytes.
-        bytes: u64,
-        /// The limit in bytes.
-        max: u64,
-    },
-    /// The standard input exceeds `limits.stdin_bytes`.
-    #[error(
-        "standard input is {bytes} bytes; the maximum `limits.stdin_bytes` is {max}; shorten it or raise the limit"
-    )]
-    StdinTooLarge {
-        /// The size of the standard input in bytes.
-        bytes: u64,
-        /// The limit in bytes.
-        max: u64,
-    },
-    /// A script's name contains a NUL byte or is too long.
-    #[error("invalid script name `{name}`; use at most 4096 bytes without NUL", name = escaped(.0))]
-    Name(String),
+    /// The source, the script's name or the standard input is invalid or too large.
+    #[error(transparent)]
+    Request(#[from] RequestError),
     /// No instance could be created. For example, the pool is full, the system is out of memory, or a custom binary
     /// could not be started.
     #[error("cannot create an instance: {reason}")]
@@ -344,16 +326,6 @@ pub enum ExecuteError {
         "cannot call into the guest: {0}; try again, or remove the runtime with `glovebox runtimes remove` to prepare it again"
     )]
     Driver(String),
-}
-
-impl From<RequestError> for ExecuteError {
-    fn from(error: RequestError) -> Self {
-        match error {
-            RequestError::SourceTooLarge { bytes, max } => Self::SourceTooLarge { bytes, max },
-            RequestError::StdinTooLarge { bytes, max } => Self::StdinTooLarge { bytes, max },
-            RequestError::Name(beginning) => Self::Name(beginning),
-        }
-    }
 }
 
 impl From<TooMany> for ExecuteError {

@@ -66,7 +66,7 @@ pub use files::{
 };
 pub use glovebox_core::{
     Display, Form, GuestValue, Language, LimitError, Limits, Metadata, Metering, Outcome, Output, RaisedOutcome,
-    Resource, TrapKind, UnknownLanguage, grant,
+    RequestError, Resource, TrapKind, UnknownLanguage, grant,
     guidance::{self, Advice, AdviceKind, Correction, FuelAnalysis, FuelStatus, Guidance},
     journal::SuspendRefusal,
     session::{

@@ -1,6 +1,8 @@
 //! Codes and HTTP statuses of errors.
 
-use glovebox::{AdvanceError, BuildError, ExecuteError, FileError, FilesError, ResumeError, RuntimeError};
+use glovebox::{
+    AdvanceError, BuildError, ExecuteError, FileError, FilesError, RequestError, ResumeError, RuntimeError,
+};
 use glovebox_fleet::FleetError;
 use glovebox_sessions::{SessionsError, StoreError};
 
@@ -63,10 +65,10 @@ pub(crate) fn of_build(error: &BuildError) -> Code {
 
 pub(crate) fn of_execute(error: &ExecuteError) -> Code {
     match error {
-        ExecuteError::SourceTooLarge { .. }
-        | ExecuteError::StdinTooLarge { .. }
-        | ExecuteError::ValueTooLarge { .. } => TOO_LARGE,
-        ExecuteError::Name(_) | ExecuteError::Tool(_) | ExecuteError::SessionId { .. } => INVALID,
+        ExecuteError::Request(RequestError::Name(_)) | ExecuteError::Tool(_) | ExecuteError::SessionId { .. } => {
+            INVALID
+        }
+        ExecuteError::Request(_) | ExecuteError::ValueTooLarge { .. } => TOO_LARGE,
         ExecuteError::SessionEnded { .. } => ENDED,
         ExecuteError::SessionBusy { .. } | ExecuteError::WorkspaceBusy => BUSY,
         ExecuteError::NoCheckpoint { .. } => NO_CHECKPOINT,

@@ -3,7 +3,7 @@
 use std::{error::Error, fs, io, path::PathBuf};
 
 use glovebox::{
-    BuildError, ExecuteError, FileError, FilesError, PolicyError, RuntimeError, ToolDefinitionError,
+    BuildError, ExecuteError, FileError, FilesError, PolicyError, RequestError, RuntimeError, ToolDefinitionError,
     mount::{Collision, GuardedDirectory, MountError, Relation},
 };
 use glovebox_component_runner::{InvokeError, LoadError, RunError};
@@ -97,7 +97,7 @@ fn engine_errors_escape_names() {
         Box::new(RuntimeError::Boot { name: name(), reason: "x".into() }),
         Box::new(BinaryError::CorruptProgram { name: name(), path: path(), expected: 1, got: 2 }),
         Box::new(ExecuteError::Unrestorable { id: name(), reason: "x".into() }),
-        Box::new(ExecuteError::Name(name())),
+        Box::new(ExecuteError::from(RequestError::Name(name()))),
         Box::new(ExecuteError::SessionEnded { id: name(), reason: "x".into() }),
         Box::new(ExecuteError::SessionBusy { id: name() }),
         Box::new(ExecuteError::SessionId { id: name() }),

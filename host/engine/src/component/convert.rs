@@ -229,13 +229,11 @@ impl From<&ExecuteError> for SandboxError {
     fn from(error: &ExecuteError) -> Self {
         let text = error.to_string();
         match error {
-            ExecuteError::SourceTooLarge { bytes, max } => {
-                Self::SourceTooLarge(TooLarge { bytes: *bytes, limit: *max })
-            }
-            ExecuteError::StdinTooLarge { bytes, max } | ExecuteError::ValueTooLarge { bytes, max, .. } => {
+            ExecuteError::Request(error) => error.clone().into(),
+            ExecuteError::ValueTooLarge { bytes, max, .. } => {
                 Self::StdinTooLarge(TooLarge { bytes: *bytes, limit: *max })
             }
-            ExecuteError::Name(_) | ExecuteError::Tool(_) => Self::InvalidArgument(text),
+            ExecuteError::Tool(_) => Self::InvalidArgument(text),
             ExecuteError::SessionEnded { .. } => Self::SessionEnded(text),
             ExecuteError::SessionBusy { .. } => Self::SessionBusy(text),
             ExecuteError::NoCheckpoint { .. } => Self::NoCheckpoint(text),

@@ -80,31 +80,13 @@ fn no_policy() -> Policy {
     }
 }
 
+macro_rules! unset_limits {
+    ($unused:expr, $($name:ident),*) => { Limits { $($name: None),* } };
+}
+
 /// Returns limits that request nothing.
 fn no_limits() -> Limits {
-    Limits {
-        fuel: None,
-        fuel_reserve: None,
-        timeout_ms: None,
-        timeout_reserve_ms: None,
-        memory_bytes: None,
-        stdout_bytes: None,
-        stderr_bytes: None,
-        display_bytes: None,
-        source_bytes: None,
-        stdin_bytes: None,
-        workspace_bytes: None,
-        workspace_inodes: None,
-        open_files: None,
-        tool_calls: None,
-        tool_calls_at_once: None,
-        tool_timeout_ms: None,
-        tool_bytes: None,
-        tool_record_bytes: None,
-        persisted_bytes: None,
-        session_count: None,
-        session_total_bytes: None,
-    }
+    glovebox_core::with_limits!(unset_limits, ())
 }
 
 fn limited(edit: impl FnOnce(&mut Limits)) -> Policy {
