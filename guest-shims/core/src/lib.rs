@@ -40,6 +40,7 @@ mod host;
 pub mod journal;
 mod json;
 mod library;
+mod limited;
 mod limits;
 mod memory;
 mod outcome;
@@ -58,6 +59,7 @@ pub use guest::{
 pub use host::{CallHost, GuestHost, LinearMemory, Watch};
 pub use json::{GuestValue, check_json, from_milliseconds, milliseconds};
 pub use library::{LIBRARY_PATH, Library, LibraryFiles, LibraryMount, PACKAGES_PATH, StandardFiles};
+pub use limited::{at_most, entries_at_most};
 pub use limits::{Language, LimitError, Limits, RequestError, UnknownLanguage, check_request};
 pub use memory::{MemoryLimit, MemoryLimiter};
 pub use outcome::{Metadata, Metering, Outcome, Output, Resource, TrapKind, changes, clipped, name_limit};

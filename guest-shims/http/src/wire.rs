@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, fmt};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use glovebox_core::{Language, check_json};
+use glovebox_core::{Language, at_most, check_json, entries_at_most};
 use glovebox_guest::{InputFile, Request, Runtime, SourceKind};
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeOwned, Error, MapAccess, SeqAccess, Visitor},
+    de::{DeserializeOwned, Error, MapAccess, Visitor},
 };
 use serde_json::{Map, Value, value::RawValue};
 
@@ -57,11 +57,11 @@ pub(crate) struct ExecuteBody {
     stdin: Option<Bytes>,
     context: Option<Box<RawValue>>,
     deadline_ms: Option<u64>,
-    #[serde(default, deserialize_with = "files")]
+    #[serde(default, deserialize_with = "entries_at_most::<_, Bytes, _, MAX_FILES>")]
     files: Option<BTreeMap<String, Bytes>>,
     policy: Option<Box<RawValue>>,
     tools: Option<Box<RawValue>>,
-    #[serde(default, deserialize_with = "patterns")]
+    #[serde(default, deserialize_with = "at_most::<_, String, _, MAX_PATTERNS>")]
     return_files: Option<Vec<String>>,
     /// The session's state in base64. Only valid for executions in a session.
     state: Option<String>,
@@ -270,60 +270,6 @@ impl<'de> Visitor<'de> for BytesVisitor {
         }
         BASE64_STANDARD.decode(text).map(Bytes).map_err(A::Error::custom)
     }
-}
-
-/// Deserializes a list of at most `MAX_PATTERNS` entries. Fails at the first excess entry without reading the rest.
-fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
-    struct LimitedVisitor;
-
-    impl<'de> Visitor<'de> for LimitedVisitor {
-        type Value = Vec<String>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list of at most {MAX_PATTERNS} values")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<String>, A::Error> {
-            let mut values = Vec::new();
-            while let Some(value) = list.next_element()? {
-                if values.len() == MAX_PATTERNS {
-                    return Err(A::Error::invalid_length(MAX_PATTERNS + 1, &self));
-                }
-                values.push(value);
-            }
-            Ok(values)
-        }
-    }
-
-    deserializer.deserialize_seq(LimitedVisitor).map(Some)
-}
-
-/// Deserializes an object of at most `MAX_FILES` entries. Fails at the first excess entry without reading the rest. If
-/// two entries have the same name, the last entry is used.
-fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, Bytes>>, D::Error> {
-    struct LimitedVisitor;
-
-    impl<'de> Visitor<'de> for LimitedVisitor {
-        type Value = BTreeMap<String, Bytes>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "an object of at most {MAX_FILES} entries")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let (mut values, mut count) = (BTreeMap::new(), 0);
-            while let Some((name, value)) = map.next_entry()? {
-                if count == MAX_FILES {
-                    return Err(A::Error::invalid_length(MAX_FILES + 1, &self));
-                }
-                count += 1;
-                values.insert(name, value);
-            }
-            Ok(values)
-        }
-    }
-
-    deserializer.deserialize_map(LimitedVisitor).map(Some)
 }
 
 #[cfg(test)]

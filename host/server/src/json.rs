@@ -1,11 +1,11 @@
-//! Cost limits for untrusted JSON, bytes in JSON, and lists and objects of limited length.
+//! Cost limits for untrusted JSON, and bytes in JSON.
 
-use std::{collections::BTreeMap, fmt, io, marker::PhantomData};
+use std::{fmt, io};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{
     Deserialize, Deserializer, Serialize,
-    de::{Error, MapAccess, SeqAccess, Visitor},
+    de::{Error, MapAccess, Visitor},
 };
 use utoipa::ToSchema;
 
@@ -203,68 +203,6 @@ impl Visitor<'_> for Base64Visitor {
     fn visit_str<E: Error>(self, text: &str) -> Result<Base64, E> {
         BASE64_STANDARD.decode(text).map(Base64).map_err(E::custom)
     }
-}
-
-/// Deserializes a list of at most `MAX` elements, and converts it to `R`. Fails at the first excess element, without
-/// reading the rest.
-pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, R: From<Vec<T>>, const MAX: usize>(
-    deserializer: D,
-) -> Result<R, D::Error> {
-    struct ListVisitor<T, const MAX: usize>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for ListVisitor<T, MAX> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list of at most {MAX} values")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
-            let mut values = Vec::new();
-            while let Some(value) = list.next_element()? {
-                if values.len() == MAX {
-                    return Err(A::Error::invalid_length(MAX + 1, &self));
-                }
-                values.push(value);
-            }
-            Ok(values)
-        }
-    }
-
-    deserializer.deserialize_seq(ListVisitor::<T, MAX>(PhantomData)).map(R::from)
-}
-
-/// Like [`at_most`], but for the entries of an object. If a name occurs several times, its last value wins, but each
-/// occurrence counts towards `MAX`.
-pub(crate) fn entries_at_most<'de, D, T, R, const MAX: usize>(deserializer: D) -> Result<R, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-    R: From<BTreeMap<String, T>>,
-{
-    struct EntriesVisitor<T, const MAX: usize>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for EntriesVisitor<T, MAX> {
-        type Value = BTreeMap<String, T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "an object of at most {MAX} entries")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let (mut values, mut count) = (BTreeMap::new(), 0);
-            while let Some((name, value)) = map.next_entry()? {
-                if count == MAX {
-                    return Err(A::Error::invalid_length(MAX + 1, &self));
-                }
-                count += 1;
-                values.insert(name, value);
-            }
-            Ok(values)
-        }
-    }
-
-    deserializer.deserialize_map(EntriesVisitor::<T, MAX>(PhantomData)).map(R::from)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use axum::{
     response::Response,
 };
 use glovebox::{JsonText, Timestamp, ToolAnswer, ToolRequest};
+use glovebox_core::at_most;
 use glovebox_sessions::{PageRequest, SessionId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -27,7 +28,7 @@ use super::{
 use crate::{
     NeedsTools, Resumption, Service, ServiceError, SessionTarget, Tenant,
     byte_budget::{BudgetExhausted, Room},
-    json::{Bytes, at_most},
+    json::Bytes,
     tenant::{NotStored, ReadEntry, StoredExecution, StoredSummaries, StoredSuspension, SuspendedId, SuspendedRequest},
 };
 

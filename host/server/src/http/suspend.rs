@@ -7,6 +7,7 @@ use axum::{
     response::Response,
 };
 use glovebox::{Language, Suspended, ToolAnswer};
+use glovebox_core::{at_most, entries_at_most};
 use glovebox_sessions::SessionId;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -24,11 +25,7 @@ use super::{
     tools::{AnswerBody, MAX_ANSWERS, NeedsToolsAnswer, ToolBody},
     wire::{ExecuteBody, MAX_FILES, MAX_PATTERNS, values_bytes},
 };
-use crate::{
-    ChangeResult, Resumption, ServiceError, SessionTarget, Tenant,
-    byte_budget::Room,
-    json::{Bytes, at_most, entries_at_most},
-};
+use crate::{ChangeResult, Resumption, ServiceError, SessionTarget, Tenant, byte_budget::Room, json::Bytes};
 
 /// A suspended execution to resume. The bytes contain the script and its input.
 #[derive(Debug, Deserialize, ToSchema)]

@@ -1,12 +1,13 @@
 //! JSON form of the tools that a request defines, and of their calls.
 
 use glovebox::{Tool, ToolAnswer, ToolError, ToolRequest};
+use glovebox_core::at_most;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
 use super::Problem;
-use crate::{NO_CALLBACKS, NeedsTools, Script, Tenant, byte_budget::Room, json::at_most, tools::Callback};
+use crate::{NO_CALLBACKS, NeedsTools, Script, Tenant, byte_budget::Room, tools::Callback};
 
 /// Maximum size of a problem in a response, in bytes.
 const MAX_PROBLEM_BYTES: usize = 8 << 10;

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use glovebox::{CheckpointInfo, FileEntry, FilePage, JsonText, Language, RuntimeInfo, SourceKind};
+use glovebox_core::{at_most, entries_at_most};
 use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, value::RawValue};
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::{
     FreshScript, Script, ServiceError, SessionTarget, Tenant, Work,
-    json::{Bytes, JsonCost, UNIT_BYTES, at_most, entries_at_most},
+    json::{Bytes, JsonCost, UNIT_BYTES},
     tenant::SuspendedRequest,
     text::quoted,
     workers::WorkersState,

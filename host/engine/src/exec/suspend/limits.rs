@@ -1,16 +1,13 @@
 //! Decodes a recording from untrusted bytes. An encoded entry can be one byte long, but takes about a hundred bytes in
 //! memory. Decoding therefore limits the number of entries and calls.
 
-use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use glovebox_core::{
-    check_json,
+    at_most, check_json,
     journal::{CallEnded, JournalEntry, MAX_ENTRIES, Recording, SuspendedAt, SuspendedCalls, UnansweredCall},
 };
-use serde::{
-    Deserialize, Deserializer,
-    de::{Error as _, SeqAccess, Visitor},
-};
+use serde::{Deserialize, Deserializer, de::Error as _};
 
 /// The fields of [`SuspendedAt`] and of its [`SuspendedCalls`]. `C` decodes the unanswered calls, and `T` the times.
 #[derive(Deserialize)]
@@ -65,24 +62,6 @@ struct LimitedList<T>(Vec<T>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for LimitedList<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(Self(Vec::new()))
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for LimitedList<T> {
-    type Value = Self;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at most {MAX_ENTRIES} elements")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<Self, A::Error> {
-        while let Some(element) = seq.next_element()? {
-            if self.0.len() >= MAX_ENTRIES {
-                return Err(A::Error::invalid_length(self.0.len() + 1, &self));
-            }
-            self.0.push(element);
-        }
-        Ok(self)
+        at_most::<_, T, Vec<T>, MAX_ENTRIES>(deserializer).map(Self)
     }
 }

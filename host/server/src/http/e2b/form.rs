@@ -6,10 +6,11 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::Response,
 };
+use glovebox_core::entries_at_most;
 use serde::{Deserialize, Serialize};
 
 use super::sandboxes::{Description, Sandbox};
-use crate::{http::Problem, json::entries_at_most};
+use crate::http::Problem;
 
 /// The reported version, from which clients infer the supported features: plain uploads, but no later features.
 const ENVD_VERSION: &str = "0.5.7";
