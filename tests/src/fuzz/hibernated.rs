@@ -9,7 +9,7 @@ use super::bytes::Bytes;
 use crate::sandbox;
 
 const PRELUDE_BYTES: usize = 16;
-const SEAL_BYTES: usize = 32;
+pub(super) const SEAL_BYTES: usize = 32;
 
 /// Resumes a session from arbitrary bytes. The result must be a meaningful error, or a session that obeys its policy.
 ///
@@ -62,7 +62,7 @@ fn real() -> &'static [u8] {
 }
 
 /// Replaces the last 32 bytes with a matching checksum.
-fn sealed(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn sealed(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes[..bytes.len().saturating_sub(SEAL_BYTES)].to_vec();
     let digest = Sha256::digest(&bytes);
     bytes.extend_from_slice(&digest);

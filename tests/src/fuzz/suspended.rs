@@ -7,14 +7,15 @@ use glovebox::{
     SuspendedBytesError, Tool, ToolAnswer,
 };
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
-use super::bytes::Bytes;
+use super::{
+    bytes::Bytes,
+    hibernated::{SEAL_BYTES, sealed},
+};
 use crate::sandbox;
 
 /// The size of the parts before the body, in bytes.
 const HEAD_BYTES: usize = 12;
-const SEAL_BYTES: usize = 32;
 
 const FUEL: u64 = 20_000_000;
 const STDOUT_BYTES: u64 = 1_000;
@@ -119,14 +120,6 @@ fn base() -> &'static (Sandbox, Vec<u8>) {
 /// Returns a real execution's bytes.
 fn real() -> &'static [u8] {
     &base().1
-}
-
-/// Replaces the last 32 bytes with a matching checksum.
-fn sealed(bytes: &[u8]) -> Vec<u8> {
-    let mut bytes = bytes[..bytes.len().saturating_sub(SEAL_BYTES)].to_vec();
-    let digest = Sha256::digest(&bytes);
-    bytes.extend_from_slice(&digest);
-    bytes
 }
 
 /// Applies `edits` to the body of a suspended execution, then seals it again.

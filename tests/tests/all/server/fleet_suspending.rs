@@ -22,6 +22,14 @@ fn open(server: &Server, id: &str) {
     server.post("/v1/sessions", &json!({"id": id, "language": "python"})).ok();
 }
 
+/// Returns a fleet with the session `s`, and a server for it.
+fn with_session() -> (FleetEngine, Server) {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s");
+    (engine, server)
+}
+
 fn value(server: &Server, source: &str) -> Value {
     server.post("/v1/sessions/s/execute", &json!({ "source": source })).ok()["value"]["json"].clone()
 }
@@ -62,9 +70,7 @@ fn resume(server: &Server, bytes: &[u8], headers: &[(&str, &str)], answers: &Val
 
 #[test]
 fn client_answers_the_calls_of_a_fleet_session() {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s");
+    let (_engine, server) = with_session();
     let execution = start(&server, false);
     let unknown = proceed(&server, &execution, &json!([{"id": 3, "value": 1}]));
     assert_eq!(unknown.problem(), (400, "invalid-argument".into()));
@@ -82,9 +88,7 @@ fn client_answers_the_calls_of_a_fleet_session() {
 
 #[test]
 fn waiting_execution_in_a_fleet_is_cancelled() {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s");
+    let (engine, server) = with_session();
     let execution = start(&server, false);
     let count = engine.requests().len();
     let cancelled = server.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"").ok();
@@ -134,9 +138,7 @@ fn execution_in_a_fleet_is_suspended_and_resumed_through_another_server() {
 
 #[test]
 fn suspended_execution_in_a_fleet_outlives_the_answers_of_the_engine() {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s");
+    let (engine, server) = with_session();
     let execution = start(&server, true);
     engine.forget_answers();
     let execution = waiting(&proceed(&server, &execution, &json!([{"id": 0, "value": "one"}])), 1);
@@ -153,9 +155,7 @@ fn suspended_execution_in_a_fleet_outlives_the_answers_of_the_engine() {
 
 #[test]
 fn changed_fleet_session_is_not_replaced() {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s");
+    let (engine, server) = with_session();
     let (bytes, etag) = suspend(&server, &start(&server, true));
     value(&server, "x = 'changed'");
     let answers = json!([{"id": 0, "value": "one"}]);
@@ -182,9 +182,7 @@ fn resumptions(engine: &FleetEngine) -> Vec<(Value, String)> {
 
 #[test]
 fn unanswered_step_in_a_fleet_is_repeated_without_running_twice() {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s");
+    let (engine, server) = with_session();
     let execution = start(&server, false);
     let one = json!([{"id": 0, "value": "one"}]);
     // The step does not reach a node.
@@ -212,9 +210,7 @@ fn unanswered_step_in_a_fleet_is_repeated_without_running_twice() {
 
 #[test]
 fn answers_to_some_of_the_calls_can_be_repeated() {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s");
+    let (engine, server) = with_session();
     let source = "import asyncio\nasync def main(): print(*await asyncio.gather(tools.ask.aio(q=1), tools.ask.aio(q=2)))\nasyncio.run(main())";
     let answer = server.post("/v1/sessions/s/execute", &json!({"source": source, "tools": [{"name": "ask"}]}));
     assert_eq!((answer.status, &answer.json()["calls"][1]["id"]), (202, &json!(1)), "{answer:?}");
@@ -230,9 +226,7 @@ fn answers_to_some_of_the_calls_can_be_repeated() {
 
 #[test]
 fn execution_with_an_unanswered_step_is_cancelled() {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s");
+    let (engine, server) = with_session();
     let execution = start(&server, true);
     engine.lose_answer();
     assert_eq!(proceed(&server, &execution, &json!([{"id": 0, "value": "one"}])).status, 503);
@@ -331,9 +325,7 @@ fn stored_execution_of_a_fleet_session_continues_once_through_any_server() {
 
 #[test]
 fn stored_execution_of_a_fleet_session_remains_stored_until_its_steps_are_repeated() {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s");
+    let (engine, server) = with_session();
     let path = store(&server);
     for (failure, expected) in [((503, "overloaded"), 503), ((422, "the bytes"), 409), ((424, "the bytes"), 409)] {
         engine.fail(Some(failure));
@@ -358,9 +350,7 @@ fn stored_execution_of_a_fleet_session_remains_stored_until_its_steps_are_repeat
 
 #[test]
 fn answers_to_a_claimed_execution_are_repeated() {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s");
+    let (engine, server) = with_session();
     let path = store(&server);
     // The server deletes the execution between the two answers of the engine.
     engine.lose_answer_after(1);

@@ -38,6 +38,20 @@ fn with_tenant(change: impl FnOnce(&mut TenantConfig) + 'static) -> Server {
     Server::start(Setup { tenant: Some(Box::new(change)), ..setup() })
 }
 
+/// Returns a server with the tool `pay`, and the number of calls to it.
+fn with_payments() -> (Server, Arc<AtomicUsize>) {
+    let paid = Arc::new(AtomicUsize::new(0));
+    let payments = Arc::clone(&paid);
+    let server = with_tenant(move |tenant| {
+        let pay = Tool::new("pay", "Pays.").handler(move |_, _| {
+            payments.fetch_add(1, Ordering::SeqCst);
+            Ok(json!("paid"))
+        });
+        tenant.tools = vec![pay];
+    });
+    (server, paid)
+}
+
 fn request(language: &str, source: &str) -> Value {
     json!({
         "language": language, "source": source, "tools": [{"name": "ask"}], "files": {"given": "file"},
@@ -112,15 +126,7 @@ fn stored_execution_survives_a_restart_and_is_resumed_once() {
 
 #[test]
 fn one_of_several_concurrent_requests_continues_the_script() {
-    let paid = Arc::new(AtomicUsize::new(0));
-    let payments = Arc::clone(&paid);
-    let server = with_tenant(move |tenant| {
-        let pay = Tool::new("pay", "Pays.").handler(move |_, _| {
-            payments.fetch_add(1, Ordering::SeqCst);
-            Ok(json!("paid"))
-        });
-        tenant.tools = vec![pay];
-    });
+    let (server, paid) = with_payments();
     let source = "print(tools.ask(q=1), tools.pay())";
     for round in 1..=5 {
         let (id, _) = stored(&server.post("/v1/execute", &request("python", source)));
@@ -141,15 +147,7 @@ fn one_of_several_concurrent_requests_continues_the_script() {
 
 #[test]
 fn script_without_a_claim_handles_no_cancellation() {
-    let paid = Arc::new(AtomicUsize::new(0));
-    let payments = Arc::clone(&paid);
-    let server = with_tenant(move |tenant| {
-        let pay = Tool::new("pay", "Pays.").handler(move |_, _| {
-            payments.fetch_add(1, Ordering::SeqCst);
-            Ok(json!("paid"))
-        });
-        tenant.tools = vec![pay];
-    });
+    let (server, paid) = with_payments();
     let source = "try:\n    print(tools.ask(q=1))\nexcept BaseException:\n    tools.pay()\n    raise";
     for _ in 0..5 {
         let (id, _) = stored(&server.post("/v1/execute", &request("python", source)));

@@ -11,16 +11,14 @@ use std::{
 };
 
 use async_trait::async_trait;
-use glovebox::{IfExists, Language};
+use glovebox::IfExists;
 use glovebox_sessions::{
     DirectoryStore, ExpectedVersion, NewSession, PageRequest, Save, SessionId, SessionLock, SessionRecord,
-    SessionStore, Sessions, SessionsError, StoreError, StoredPage, StoredRecord, StoredSession, StoredVersion,
-    block_on,
+    SessionStore, SessionsError, StoreError, StoredPage, StoredRecord, StoredSession, StoredVersion, block_on,
 };
-use glovebox_tests::sandbox;
 use tempfile::tempdir;
 
-use super::support::{COUNT, id, is_live, policy, python, run};
+use super::support::{COUNT, id, is_live, open_over, python, run};
 
 /// A store that fails on demand.
 #[derive(Debug)]
@@ -104,9 +102,7 @@ impl SessionStore for FailingStore {
 fn live_session_is_used_without_reading_the_store() {
     let dir = tempdir().unwrap();
     let store = Arc::new(FailingStore::open(dir.path()));
-    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
-        .sandbox(sandbox(Language::Python, |_| {}))
-        .build();
+    let sessions = open_over(store.clone(), |_| {});
     python(&sessions, "a");
     let stored = || store.store_record(&id("a"));
     for executions in 1..=3 {
@@ -129,9 +125,7 @@ fn live_session_is_used_without_reading_the_store() {
 fn slow_store_does_not_lock_a_session() {
     let dir = tempdir().unwrap();
     let store = Arc::new(FailingStore::open(dir.path()));
-    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
-        .sandbox(sandbox(Language::Python, |_| {}))
-        .build();
+    let sessions = open_over(store.clone(), |_| {});
     let gate = store.gate.lock().unwrap();
     thread::scope(|scope| {
         let creating = scope.spawn(|| sessions.create(id("a"), NewSession::default()).unwrap());
@@ -152,9 +146,7 @@ fn slow_store_does_not_lock_a_session() {
 fn briefly_locked_session_is_replaced_and_deleted() {
     let dir = tempdir().unwrap();
     let store = Arc::new(FailingStore::open(dir.path()));
-    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
-        .sandbox(sandbox(Language::Python, |_| {}))
-        .build();
+    let sessions = open_over(store.clone(), |_| {});
     run(&python(&sessions, "a"), COUNT);
     let exported = sessions.export(&id("a")).unwrap();
     let look = |moments| {
@@ -175,10 +167,7 @@ fn briefly_locked_session_is_replaced_and_deleted() {
 fn unsaved_session_is_kept_in_memory() {
     let dir = tempdir().unwrap();
     let store = Arc::new(FailingStore::open(dir.path()));
-    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
-        .sandbox(sandbox(Language::Python, |_| {}))
-        .policy(policy(|policy| (policy.idle_ms, policy.live_count) = (0, 1)))
-        .build();
+    let sessions = open_over(store.clone(), |policy| (policy.idle_ms, policy.live_count) = (0, 1));
     let session = python(&sessions, "a");
     run(&session, COUNT);
     store.fails.store(true, Ordering::SeqCst);
@@ -203,10 +192,7 @@ fn unsaved_session_is_kept_in_memory() {
 fn unsaved_session_does_not_block_others() {
     let dir = tempdir().unwrap();
     let store = Arc::new(FailingStore { only: Some(id("a")), ..FailingStore::open(dir.path()) });
-    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
-        .sandbox(sandbox(Language::Python, |_| {}))
-        .policy(policy(|policy| (policy.save, policy.live_count) = (Save::OnHibernate, 2)))
-        .build();
+    let sessions = open_over(store.clone(), |policy| (policy.save, policy.live_count) = (Save::OnHibernate, 2));
     let (oldest, other) = (python(&sessions, "a"), python(&sessions, "b"));
     run(&oldest, COUNT);
     run(&other, COUNT);
@@ -227,10 +213,7 @@ fn unsaved_session_does_not_block_others() {
 fn session_survives_a_failed_replace_or_remove() {
     let dir = tempdir().unwrap();
     let store = Arc::new(FailingStore::open(dir.path()));
-    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
-        .sandbox(sandbox(Language::Python, |_| {}))
-        .policy(policy(|policy| policy.save = Save::OnHibernate))
-        .build();
+    let sessions = open_over(store.clone(), |policy| policy.save = Save::OnHibernate);
     let session = python(&sessions, "a");
     let exported = sessions.export(&id("a")).unwrap();
     run(&session, COUNT);
