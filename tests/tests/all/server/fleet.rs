@@ -46,6 +46,14 @@ pub(super) fn server(engine: &FleetEngine) -> Server {
     server_in(engine.client(), "one", |_| {})
 }
 
+/// Returns a fleet with the session `s`, and a server for it.
+pub(super) fn with_session() -> (FleetEngine, Server) {
+    let engine = FleetEngine::start();
+    let server = server(&engine);
+    open(&server, "s").ok();
+    (engine, server)
+}
+
 fn open(server: &Server, id: &str) -> Answer {
     server.post("/v1/sessions", &json!({"id": id, "language": PYTHON}))
 }
@@ -100,9 +108,7 @@ fn fleet_session_is_opened_run_undone_and_closed() {
 
 #[test]
 fn fleet_operations_are_audited_and_counted() {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s").ok();
+    let (_engine, server) = with_session();
     let fuel = execute(&server, &[], "print(6 * 7)").ok()["fuel_consumed"].clone();
     execute(&server, &[], "1 / 0").ok();
     server.post("/v1/sessions/s/undo", &json!({})).ok();
@@ -135,9 +141,7 @@ fn fresh_executions_do_not_use_the_fleet() {
 
 #[test]
 fn operations_unsupported_by_a_fleet_are_rejected() {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s").ok();
+    let (engine, server) = with_session();
     let before = engine.requests().len();
     let source = json!({"source": "1", "return_files": ["*"]}).to_string();
     let checked = json!({"source": "1", "check_types": true}).to_string();
@@ -261,9 +265,7 @@ fn idempotency_key_holds_across_servers_and_restarts() {
 
 #[test]
 fn idempotent_request_is_retried_after_an_outage() {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s").ok();
+    let (engine, server) = with_session();
     engine.fail(Some((503, "overloaded")));
     assert_eq!(execute(&server, &[("idempotency-key", "k")], "1").problem(), (503, "unavailable".into()));
     engine.fail(None);
@@ -272,9 +274,7 @@ fn idempotent_request_is_retried_after_an_outage() {
 
 #[test]
 fn disconnecting_cancels_unless_the_request_has_a_key() {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s").ok();
+    let (engine, server) = with_session();
     let body = json!({"source": "import time\nfor _ in range(100): time.sleep(0.1)"}).to_string();
     let leaving = server.begin("POST", "/v1/sessions/s/execute", &[], body.as_bytes());
     until("it runs", || engine.running() == 1);
@@ -338,9 +338,7 @@ fn quotas_and_rates_apply_before_the_fleet_is_called() {
 
 #[test]
 fn streamed_fleet_response_contains_one_result() {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s").ok();
+    let (_engine, server) = with_session();
     let answer = execute(&server, &[("accept", "application/x-ndjson")], "print('hello')");
     let pieces: Vec<Value> = answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let types: Vec<&Value> = pieces.iter().map(|piece| &piece["type"]).collect();
@@ -350,9 +348,7 @@ fn streamed_fleet_response_contains_one_result() {
 
 #[test]
 fn rolled_back_fleet_session_reports_it() {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s").ok();
+    let (_engine, server) = with_session();
     let answer = execute(&server, &[], "'rolled back'").ok();
     assert_eq!(answer["rolled_back_to"], json!({"checkpoint": 2, "executions_lost": 0}));
 }
@@ -383,9 +379,7 @@ fn callback_tools_are_forwarded_if_allowed() {
 
 #[test]
 fn executions_are_cancelled_when_the_server_stops() {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s").ok();
+    let (engine, server) = with_session();
     let body = json!({"source": "import time\nfor _ in range(600): time.sleep(0.1)"}).to_string();
     let waiting = server.begin("POST", "/v1/sessions/s/execute", &[], body.as_bytes());
     until("it runs", || engine.running() == 1);

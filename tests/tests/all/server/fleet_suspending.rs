@@ -9,7 +9,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
 use super::{
-    fleet::{server, server_with_memory, setup_in},
+    fleet::{server, server_with_memory, setup_in, with_session},
     support::{Answer, Server, Setup, until},
 };
 use crate::fleet_engine::FleetEngine;
@@ -20,14 +20,6 @@ const SOURCE: &str = "import random\nx = [random.random(), tools.ask(q=1)]\nx.ap
 
 fn open(server: &Server, id: &str) {
     server.post("/v1/sessions", &json!({"id": id, "language": "python"})).ok();
-}
-
-/// Returns a fleet with the session `s`, and a server for it.
-fn with_session() -> (FleetEngine, Server) {
-    let engine = FleetEngine::start();
-    let server = server(&engine);
-    open(&server, "s");
-    (engine, server)
 }
 
 fn value(server: &Server, source: &str) -> Value {
