@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    fmt::Display,
+    fmt::{self, Display},
     fs::File,
     io,
     path::{Path, PathBuf},
@@ -429,6 +429,12 @@ pub trait Progress: Sync {
     /// operation calls this method at least every 200 ms while it downloads, copies or waits for another process.
     fn cancelled(&self) -> bool {
         false
+    }
+}
+
+impl fmt::Debug for dyn Progress + Send + Sync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Progress")
     }
 }
 

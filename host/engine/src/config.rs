@@ -1,6 +1,6 @@
 //! The configuration of an engine.
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use glovebox_runtimes::Progress;
 use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The configuration of an [`Engine`](crate::Engine). Start from `default()` and change individual fields.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EngineConfig {
     /// The directory of binaries and prepared images. Default: `glovebox` in the user's cache directory
@@ -86,26 +86,6 @@ impl Default for EngineConfig {
             network: None,
             progress: Arc::new(glovebox_runtimes::NoProgress),
         }
-    }
-}
-
-impl fmt::Debug for EngineConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EngineConfig")
-            .field("cache_dir", &self.cache_dir)
-            .field("seals_dir", &self.seals_dir)
-            .field("private_dirs", &self.private_dirs)
-            .field("pool", &self.pool)
-            .field("tool_threads", &self.tool_threads)
-            .field("cache", &self.cache)
-            .field("packages", &self.packages)
-            .field("user_packages", &self.user_packages)
-            .field("custom_images", &self.custom_images)
-            .field("bundles", &self.bundles)
-            .field("prepared", &self.prepared)
-            .field("default_runtimes", &self.default_runtimes)
-            .field("network", &self.network)
-            .finish_non_exhaustive()
     }
 }
 
