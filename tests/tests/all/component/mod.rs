@@ -139,37 +139,6 @@ fn components_execute_scripts_in_sync_and_async_stores() {
 }
 
 #[test]
-fn lifted_bytes_limit_is_exact() {
-    let embedder = Embedder::new();
-    for (bytes, fits) in [(LIFT_BYTES - 1, true), (LIFT_BYTES, true), (LIFT_BYTES + 1, false)] {
-        let mut store = embedder.store();
-        let instance = embedder.instance(&mut store);
-        let append = instance.get_typed_func::<(u32,), (u64,)>(&mut store, "append").unwrap();
-        let appended = append.call(&mut store, (u32::try_from(bytes).unwrap(),));
-        assert_eq!(appended.as_ref().ok().map(|(size,)| *size), fits.then_some(bytes as u64));
-        if let Err(trap) = appended {
-            assert!(format!("{trap:#}").contains("fuel allocated for hostcalls has been exhausted"), "{trap:#}");
-            assert_eq!(store.data().sandbox.usage().held_bytes, 0, "the refused bytes must not reach the sandbox");
-        }
-    }
-}
-
-#[test]
-fn length_beyond_memory_traps() {
-    let embedder = Embedder::new();
-    let mut store = embedder.store();
-    let instance = embedder.instance(&mut store);
-    let append = instance.get_typed_func::<(u32,), (u64,)>(&mut store, "append").unwrap();
-    let trap = append.call(&mut store, (u32::MAX,)).unwrap_err();
-    assert!(format!("{trap:#}").contains("out of bounds"), "{trap:#}");
-    // A component in another store continues to work.
-    let mut other = embedder.store();
-    let instance = embedder.instance(&mut other);
-    let append = instance.get_typed_func::<(u32,), (u64,)>(&mut other, "append").unwrap();
-    assert_eq!(append.call(&mut other, (1_000,)).unwrap(), (1_000,));
-}
-
-#[test]
 fn trapped_component_resources_are_freed_with_the_store() {
     let embedder = Embedder::new();
     let mut store = embedder.store();
