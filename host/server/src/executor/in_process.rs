@@ -434,11 +434,8 @@ impl LiveSessions for InProcessInner {
             }
             SessionOperation::List { after, limit } => {
                 let Some(limit) = limit else { return Ok(SessionAnswer::Page(sessions.list_all()?.into()).into()) };
-                let mut page = PageRequest::new(limit).map_err(|error| ServiceError::Invalid(error.to_string()))?;
-                if let Some(after) = after {
-                    page = page.after(after);
-                }
-                SessionAnswer::Page(sessions.list(&page)?.into()).into()
+                let page = PageRequest::new(limit).map_err(|error| ServiceError::Invalid(error.to_string()))?;
+                SessionAnswer::Page(sessions.list(&page.after(after))?.into()).into()
             }
             SessionOperation::Describe { id } => SessionAnswer::Session(Box::new(self.summary(&id)?)).into(),
             SessionOperation::Hibernate { target } => {

@@ -51,11 +51,8 @@ pub(crate) async fn list(
     Caller(tenant): Caller,
     InQuery(ListQuery { after, limit }): InQuery<ListQuery>,
 ) -> Result<Json<SessionPage>, Problem> {
-    let mut page = PageRequest::new(limit.unwrap_or(PageRequest::MAX_LIMIT))
-        .map_err(|error| Problem::invalid(error.to_string()))?;
-    if let Some(after) = after {
-        page = page.after(after);
-    }
+    let page = PageRequest::new(limit.unwrap_or(PageRequest::MAX_LIMIT));
+    let page = page.map_err(|error| Problem::invalid(error.to_string()))?.after(after);
     Ok(Json(tenant.list_page(page).await?))
 }
 

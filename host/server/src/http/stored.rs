@@ -121,11 +121,8 @@ pub(crate) async fn list(
     Caller(tenant): Caller,
     InQuery(StoredQuery { after, limit }): InQuery<StoredQuery>,
 ) -> Result<Json<StoredSummaries>, Problem> {
-    let mut page = PageRequest::new(limit.unwrap_or(PageRequest::MAX_LIMIT))
-        .map_err(|error| Problem::invalid(error.to_string()))?;
-    if let Some(after) = after {
-        page = page.after(after);
-    }
+    let page = PageRequest::new(limit.unwrap_or(PageRequest::MAX_LIMIT));
+    let page = page.map_err(|error| Problem::invalid(error.to_string()))?.after(after);
     Ok(Json(tenant.list_suspended(page).await?))
 }
 

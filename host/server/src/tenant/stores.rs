@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use glovebox_sessions::{
-    ExpectedVersion, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredPage,
+    ExpectedVersion, PageRequest, Pages, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredPage,
     StoredRecord, StoredSession, StoredVersion,
 };
 use parking_lot::Mutex;
@@ -137,12 +137,9 @@ impl StoredBytes {
         let at = Instant::now();
         let mut bytes = 0_u64;
         for store in &self.counted {
-            let mut page = PageRequest::default();
-            loop {
-                let StoredPage { entries, next, .. } = store.list(&page).await?;
+            let mut pages = Pages::new(&**store);
+            while let Some(entries) = pages.next().await? {
                 bytes = entries.iter().fold(bytes, |bytes, entry| bytes.saturating_add(entry.stored_bytes));
-                let Some(next) = next else { break };
-                page = page.after(next);
             }
         }
         let mut count = self.count.lock();

@@ -175,11 +175,8 @@ impl Locks {
             },
             StoreOperation::Record { id } => done(&block_on(store.record(&id))?),
             StoreOperation::List { after, limit } => {
-                let mut page = PageRequest::new(limit).map_err(|error| StoreError::Other(Box::new(error)))?;
-                if let Some(after) = after {
-                    page = page.after(after);
-                }
-                let StoredPage { entries, next, .. } = block_on(store.list(&page))?;
+                let page = PageRequest::new(limit).map_err(|error| StoreError::Other(Box::new(error)))?;
+                let StoredPage { entries, next, .. } = block_on(store.list(&page.after(after)))?;
                 let versions: Vec<_> = entries.iter().map(|entry| &entry.version).collect();
                 done(&(&entries, versions, next))
             }

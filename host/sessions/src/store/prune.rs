@@ -247,11 +247,10 @@ impl PageRequest {
         }
     }
 
-    /// Requests the page after this session, which need not exist.
+    /// Requests the page after this session, which need not exist. `None` requests the first page.
     #[must_use]
-    pub fn after(mut self, id: SessionId) -> Self {
-        self.after = Some(id);
-        self
+    pub fn after(self, after: impl Into<Option<SessionId>>) -> Self {
+        Self { after: after.into(), ..self }
     }
 
     /// Returns the ID after which the page begins, or `None` for the first page.

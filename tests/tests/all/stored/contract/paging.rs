@@ -24,8 +24,7 @@ fn page_limit_is_1_to_1000() {
 }
 
 fn page(store: &dyn SessionStore, limit: usize, after: Option<&str>) -> StoredPage {
-    let request = PageRequest::new(limit).unwrap();
-    let request = after.map_or(request.clone(), |after| request.after(id(after)));
+    let request = PageRequest::new(limit).unwrap().after(after.map(id));
     let page = block_on(store.list(&request)).unwrap();
     assert!(page.entries.len() <= limit, "{page:?}");
     page

@@ -149,8 +149,7 @@ struct ChangingStore {
 impl SessionStore for ChangingStore {
     async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
         let short = PageRequest::new(page.limit().min(self.page_limit)).unwrap();
-        let listed =
-            self.store.list(&page.begins_after().cloned().map_or(short.clone(), |after| short.after(after))).await?;
+        let listed = self.store.list(&short.after(page.begins_after().cloned())).await?;
         if self.is_busy {
             let lock = self.store.try_lock(&id("s1")).await?.unwrap();
             self.store.put(&lock, &ExpectedVersion::Any, &record("s1", 5_999_000, 1), b"x").await?;
