@@ -312,10 +312,7 @@ impl FleetEngine {
 impl SessionEntry {
     fn check(&self, expected: Option<ExpectedGeneration>) -> Result<(), HttpFailure> {
         let is = ExpectedGeneration { created_at: self.about.created_at, generation: self.about.generation };
-        match expected.is_none_or(|expected| expected == is) {
-            true => Ok(()),
-            false => Err((412, "another generation".into())),
-        }
+        if expected.is_none_or(|expected| expected == is) { Ok(()) } else { Err((412, "another generation".into())) }
     }
 
     /// Runs or resumes a script with tools whose calls the caller answers. Suspends it if it waits for an answer.

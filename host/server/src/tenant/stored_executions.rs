@@ -287,10 +287,7 @@ impl Tenant {
         let tenant = self.clone();
         let delete = move |store: &SuspendedStore| {
             let parsed = SuspendedId::parse(&id).ok_or_else(|| not_found(&id));
-            let deleted = parsed.and_then(|parsed| match store.delete(&parsed)? {
-                true => Ok(()),
-                false => Err(not_found(&id)),
-            });
+            let deleted = parsed.and_then(|parsed| if store.delete(&parsed)? { Ok(()) } else { Err(not_found(&id)) });
             if let Some(audit) = &tenant.inner.service.0.audit {
                 let subject = AuditSubject { door: tenant.door, tenant: tenant.name(), session: None };
                 let action = AuditAction::new("delete-suspended").of(&id);

@@ -125,10 +125,7 @@ impl Tenant {
             Work::InSession(..) => FreshScript { script, ..FreshScript::default() },
         };
         let (Findings { type_errors, .. }, held) = self.find_errors(fresh, session, Some(check), held).await?;
-        match type_errors.is_empty() {
-            true => Ok(held),
-            false => Err(TypeCheckError::Found(type_errors).into()),
-        }
+        if type_errors.is_empty() { Ok(held) } else { Err(TypeCheckError::Found(type_errors).into()) }
     }
 
     /// Prepares a type check. Fails if the service has no checker, or if the script is too long.

@@ -56,10 +56,7 @@ pub(super) async fn kill(
     ApiCaller { tenant, sandboxes }: ApiCaller,
     InPath(id): InPath<String>,
 ) -> Result<StatusCode, Problem> {
-    match sandboxes.kill(&tenant, &id).await? {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(no_sandbox(&id)),
-    }
+    if sandboxes.kill(&tenant, &id).await? { Ok(StatusCode::NO_CONTENT) } else { Err(no_sandbox(&id)) }
 }
 
 /// Sets a running sandbox's timeout.

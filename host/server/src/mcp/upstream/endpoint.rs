@@ -347,10 +347,7 @@ fn with_id(message: ServerJsonRpcMessage, id: RequestId) -> ServerJsonRpcMessage
 }
 
 fn body_error(error: Box<dyn Error + Send + Sync>) -> EndpointError {
-    match error.is::<LengthLimitError>() {
-        true => EndpointError::TooLarge,
-        false => EndpointError::BrokenOff(reason(&*error)),
-    }
+    if error.is::<LengthLimitError>() { EndpointError::TooLarge } else { EndpointError::BrokenOff(reason(&*error)) }
 }
 
 fn event_error(error: SseError) -> EndpointError {

@@ -134,10 +134,7 @@ fn append(url: &mut String, name: &str, value: &str) -> Result<(), String> {
 }
 
 fn header(parameter: &Parameter, value: &RawValue) -> Result<(HeaderName, HeaderValue), String> {
-    let text = match is_list(value) {
-        true => scalars(value)?.join(","),
-        false => scalar(value)?,
-    };
+    let text = if is_list(value) { scalars(value)?.join(",") } else { scalar(value)? };
     let name = HeaderName::from_bytes(parameter.name.as_bytes()).ok();
     name.zip(HeaderValue::from_str(&text).ok())
         .ok_or_else(|| "contains characters that are invalid in a header".to_owned())
