@@ -222,10 +222,8 @@ fn check_tree(members: &[Member]) -> Result<(), WheelFault> {
     let above =
         |path: &str| path.match_indices('/').any(|(at, _)| path.get(..at).is_some_and(|dir| paths.contains(dir)));
     let twice = members.iter().zip(members.iter().skip(1)).find(|(one, next)| one.path == next.path);
-    match twice.map(|(one, _)| one).or_else(|| members.iter().find(|member| above(&member.path))) {
-        Some(member) => Err(WheelFault::Twice(member.path.clone())),
-        None => Ok(()),
-    }
+    let twice = twice.map(|(one, _)| one).or_else(|| members.iter().find(|member| above(&member.path)));
+    twice.map_or(Ok(()), |member| Err(WheelFault::Twice(member.path.clone())))
 }
 
 /// Returns the installed path of a wheel's file. Returns `None` for scripts, headers and data, which a sandbox does not

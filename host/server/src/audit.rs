@@ -154,10 +154,7 @@ impl Audit {
         options.create(true).append(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        match options.open(&path) {
-            Ok(file) => Ok(Self::new(file, with_source)),
-            Err(source) => Err(AuditError { path, source }),
-        }
+        options.open(&path).map(|file| Self::new(file, with_source)).map_err(|source| AuditError { path, source })
     }
 
     /// Creates an audit log that writes its lines to `out`.

@@ -373,10 +373,7 @@ impl Service {
             () = self.draining() => return Err(ServiceError::Draining),
         };
         drop(waiting);
-        match permit {
-            Ok(permit) => Ok(self.place(permit)),
-            Err(_) => Err(ServiceError::NoTurn { waited: self.wait() }),
-        }
+        permit.map(|permit| self.place(permit)).map_err(|_| ServiceError::NoTurn { waited: self.wait() })
     }
 
     fn place(&self, permit: Permit) -> ExecutionPermit {

@@ -208,10 +208,7 @@ impl ImageDefinition {
             }
             found
         });
-        match nested {
-            Some(path) => invalid(format!("`{path}` is a file and a directory")),
-            None => Ok(()),
-        }
+        nested.map_or(Ok(()), |path| invalid(format!("`{path}` is a file and a directory")))
     }
 }
 

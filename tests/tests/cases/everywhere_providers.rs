@@ -77,10 +77,8 @@ fn imports(path: &Path, closed: bool) -> Result<(), Failed> {
     let exports: Vec<_> = world.exports.keys().map(|key| resolve.name_world_key(key)).collect();
     let only =
         |name: &String| ["glovebox:sandbox/sandbox@0.2.0", "glovebox:sandbox/types@0.2.0"].contains(&name.as_str());
-    match exports.iter().find(|name| !only(name)) {
-        Some(name) => Err(format!("unexpected export `{name}`").into()),
-        None => Ok(()),
-    }
+    let unexpected = exports.iter().find(|name| !only(name));
+    unexpected.map_or(Ok(()), |name| Err(format!("unexpected export `{name}`").into()))
 }
 
 /// Checks that a provider matches the contract's world, including the types of every function. The world of an open

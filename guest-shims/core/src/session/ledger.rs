@@ -80,10 +80,8 @@ impl Totals {
     /// Adds `bytes`. If the sum would exceed `max`, adds nothing and fails with the sum.
     fn reserve(&self, bytes: u64, max: u64) -> Result<(), u64> {
         let fits = |used: u64| Some(used.saturating_add(bytes)).filter(|sum| *sum <= max);
-        match self.bytes.try_update(Ordering::SeqCst, Ordering::SeqCst, fits) {
-            Ok(_) => Ok(()),
-            Err(used) => Err(used.saturating_add(bytes)),
-        }
+        let added = self.bytes.try_update(Ordering::SeqCst, Ordering::SeqCst, fits);
+        added.map(|_| ()).map_err(|used| used.saturating_add(bytes))
     }
 }
 

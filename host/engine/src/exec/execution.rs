@@ -106,10 +106,7 @@ impl Execution {
     /// Fails if the request was not [`recorded`](crate::Request::recorded), if the script received more input than
     /// `limits.journal_bytes` allows, or if a time limit or a cancellation interrupted the script.
     pub fn recording(&self) -> Result<&Recording, RecordError> {
-        match &self.recording {
-            Ok(recording) => Ok(recording),
-            Err(error) => Err(*error),
-        }
+        self.recording.as_deref().map_err(|error| *error)
     }
 
     /// Takes the files and leaves an empty workspace.

@@ -276,10 +276,8 @@ impl Extension {
             kind
         };
         let modified_s = entry.header().mtime().unwrap_or(0);
-        match String::from_utf8(path) {
-            Ok(path) => Ok(ArchivedEntry { kind, path, target, size_bytes, modified_s }),
-            Err(error) => Err(refused(error.as_bytes(), "its name is not UTF-8")),
-        }
+        let path = String::from_utf8(path).map_err(|error| refused(error.as_bytes(), "its name is not UTF-8"))?;
+        Ok(ArchivedEntry { kind, path, target, size_bytes, modified_s })
     }
 }
 

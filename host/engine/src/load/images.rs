@@ -305,10 +305,7 @@ impl Engine {
         let image = own.find(name).ok().flatten();
         let entry = image.and_then(|image| image.entry(self.0.runtimes.manifest()).ok());
         let freed = own.remove(name)?.ok_or_else(|| CustomImageError::Missing(name.to_owned()))?;
-        let prepared = match entry {
-            Some(entry) => self.0.runtimes.prepared().remove_labelled(&entry.label())?,
-            None => 0,
-        };
+        let prepared = entry.map_or(Ok(0), |entry| self.0.runtimes.prepared().remove_labelled(&entry.label()))?;
         Ok(freed.saturating_add(prepared))
     }
 

@@ -181,10 +181,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     add_allowed(&policy)?;
     let servers = args.tools_from.as_deref().map(servers).transpose()?.unwrap_or_default();
     let programs = args.programs.tools(&policy)?;
-    let token = match args.listen {
-        Some(address) => token(args, address)?,
-        None => None,
-    };
+    let token = args.listen.map(|address| token(args, address)).transpose()?.flatten();
     let fleet = args.fleet.as_ref().map(FleetClient::new).transpose().context("cannot connect to the fleet")?;
     let (config, root) = tenant_config(args, fleet.as_ref())?;
     let mut table = WorkersTable::default();
