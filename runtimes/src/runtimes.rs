@@ -275,10 +275,7 @@ impl Runtimes {
         let Some(mut file) = self.open(binaries, name, pinned)? else { return Ok(false) };
         let (sha256, _) = Digest::of_reader(&mut Read::by_ref(&mut file).take(pinned.size_bytes.saturating_add(1)))
             .map_err(|source| RuntimeError::Read { path: binaries.path_of(&pinned.file_name), source })?;
-        if sha256 != pinned.sha256 {
-            return Err(self.corrupt(name, pinned, sha256));
-        }
-        Ok(true)
+        if sha256 != pinned.sha256 { Err(self.corrupt(name, pinned, sha256)) } else { Ok(true) }
     }
 
     /// Removes a downloaded runtime's files, but not its prepared images. Returns the number of freed bytes.
@@ -338,10 +335,7 @@ impl Runtimes {
         let bytes = read_at_most(&mut file, pinned.size_bytes)
             .map_err(|source| RuntimeError::Read { path: binaries.path_of(&pinned.file_name), source })?;
         let sha256 = Digest::of(&bytes);
-        if sha256 != pinned.sha256 {
-            return Err(self.corrupt(name, pinned, sha256));
-        }
-        Ok(Some(bytes))
+        if sha256 != pinned.sha256 { Err(self.corrupt(name, pinned, sha256)) } else { Ok(Some(bytes)) }
     }
 
     fn corrupt(&self, name: &str, pinned: &PinnedContent, sha256: Digest) -> RuntimeError {

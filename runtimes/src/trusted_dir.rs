@@ -384,10 +384,7 @@ fn check_trust(path: &Path, metadata: &std::fs::Metadata) -> Result<(), CacheErr
         return Err(CacheError::Owner { path: path.to_owned(), owner: metadata.uid(), user });
     }
     let mode = metadata.mode() & 0o7777;
-    if mode & 0o022 != 0 {
-        return Err(CacheError::Writable { path: path.to_owned(), mode });
-    }
-    Ok(())
+    if mode & 0o022 != 0 { Err(CacheError::Writable { path: path.to_owned(), mode }) } else { Ok(()) }
 }
 
 fn open_error(path: &Path, error: Errno, directory: bool) -> CacheError {

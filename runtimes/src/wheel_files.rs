@@ -339,10 +339,7 @@ pub(crate) fn copy_pinned<'a>(
         return Err(ExtractError::Length { expected, got: copied.to_string() });
     }
     let (temp, got) = hashing.finish();
-    if got != pinned.sha256 {
-        return Err(ExtractError::Checksum { expected: pinned.sha256, got });
-    }
-    Ok(temp)
+    if got != pinned.sha256 { Err(ExtractError::Checksum { expected: pinned.sha256, got }) } else { Ok(temp) }
 }
 
 /// Copies a package's wheel from `dir` into the cache, if it matches its pin.

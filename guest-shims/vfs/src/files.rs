@@ -104,10 +104,7 @@ impl Vfs {
         let (size, _) = self.file(inode)?;
         self.check_writable(inode)?;
         let len = end_of(0, len)?;
-        if len == size {
-            return Ok(());
-        }
-        self.resize(inode, size.min(len), len)
+        if len == size { Ok(()) } else { self.resize(inode, size.min(len), len) }
     }
 
     /// Ensures that a range exists: extends the file with zeros if it ends earlier.

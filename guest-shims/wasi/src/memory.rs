@@ -57,10 +57,7 @@ pub(crate) fn read_path<H: Host>(host: &mut H, at: u32, len: u32) -> Call<String
     let mut bytes = vec![0; size(len)];
     host.read(at, &mut bytes)?;
     let path = String::from_utf8(bytes).map_err(|_| Errno::Ilseq)?;
-    if path.contains('\0') {
-        return Err(Errno::Inval.into());
-    }
-    Ok(path)
+    if path.contains('\0') { Err(Errno::Inval.into()) } else { Ok(path) }
 }
 
 /// A range of guest memory.

@@ -275,10 +275,7 @@ impl<P: Platform> ExecutionCtx<P> {
     /// Fails if the guest must stop before it has started.
     pub fn check(&self) -> Result<(), Stop> {
         let now = self.moment();
-        if now.is_cancelled {
-            return Err(Stop::Cancelled);
-        }
-        self.time_left(now.elapsed).map(drop)
+        if now.is_cancelled { Err(Stop::Cancelled) } else { self.time_left(now.elapsed).map(drop) }
     }
 
     /// Like [`Platform::moment`], but also checks the other reasons for cancellation.

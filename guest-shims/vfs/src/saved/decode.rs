@@ -276,10 +276,7 @@ impl<'b> Reader<'_, 'b> {
         if !is_name(name) {
             return Err(DecodeError("a name is invalid").into());
         }
-        if name.len() > self.vfs.limits.name_bytes {
-            return Err(RestoreError::Limit("name_bytes"));
-        }
-        Ok(name)
+        if name.len() > self.vfs.limits.name_bytes { Err(RestoreError::Limit("name_bytes")) } else { Ok(name) }
     }
 
     fn base(&mut self) -> Result<Option<SourceStat>, RestoreError> {

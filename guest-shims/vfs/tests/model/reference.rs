@@ -49,10 +49,7 @@ fn parent(path: &str) -> String {
 
 impl Reference {
     pub(crate) fn kind(&self, path: &str) -> Option<NodeKind> {
-        if path.is_empty() {
-            return Some(NodeKind::Dir);
-        }
-        self.tree.get(path).map(|&(_, kind)| kind)
+        if path.is_empty() { Some(NodeKind::Dir) } else { self.tree.get(path).map(|&(_, kind)| kind) }
     }
 
     pub(crate) fn id(&self, path: &str) -> u64 {

@@ -152,10 +152,7 @@ pub(crate) struct TypeCheckArgs {
 impl TypeCheckArgs {
     /// Returns the checker for a server, if the option is set.
     pub(crate) fn checker(&self, host: &Host) -> anyhow::Result<Option<Arc<dyn CheckTypes>>> {
-        if !self.types {
-            return Ok(None);
-        }
-        Ok(Some(Arc::new(TypeChecker::open(host)?.stay_running())))
+        if self.types { Ok(Some(Arc::new(TypeChecker::open(host)?.stay_running()))) } else { Ok(None) }
     }
 }
 

@@ -240,10 +240,7 @@ impl<'a> Reader<'a> {
     }
 
     fn local(&mut self, items: u64) -> Result<(), Refusal> {
-        if items == 0 {
-            return Ok(());
-        }
-        self.step(InstantiationStep::Local(items), items)
+        if items == 0 { Ok(()) } else { self.step(InstantiationStep::Local(items), items) }
     }
 
     /// Adds a step with `items` items to the component that is being read.

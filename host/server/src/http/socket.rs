@@ -157,10 +157,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 /// Creates a directory with mode 0700 if it does not exist.
 fn make_private(dir: &Path) -> io::Result<()> {
-    if dir.is_dir() {
-        return Ok(());
-    }
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+    if dir.is_dir() { Ok(()) } else { DirBuilder::new().recursive(true).mode(0o700).create(dir) }
 }
 
 /// Locks the file at `path`. Returns `None` if another process holds the lock.

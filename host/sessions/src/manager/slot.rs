@@ -151,10 +151,7 @@ impl SessionSlot {
     /// Like [`lock_settled`](Self::lock_settled), but fails if the session is in use.
     pub(super) fn lock_unused(&self, storage: &Storage) -> Result<MutexGuard<'_, SlotState>, SessionsError> {
         let state = self.lock_settled(storage, HIBERNATING_MS, None)?;
-        if state.users > 0 {
-            return Err(SessionsError::InUse { id: self.id.clone() });
-        }
-        Ok(state)
+        if state.users > 0 { Err(SessionsError::InUse { id: self.id.clone() }) } else { Ok(state) }
     }
 
     /// Begins a change. No other change of the session may be in progress.

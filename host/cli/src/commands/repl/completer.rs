@@ -92,10 +92,7 @@ impl Completer {
         let state = session.hibernate(&HibernateOptions::default()).ok()?;
         let copy = self.inspection.resume(&state, ResumeOptions::default()).ok()?;
         let json = copy.execute(query).ok()?.value?.json?;
-        if json.len() > MAX_JSON_BYTES {
-            return None;
-        }
-        serde_json::from_str(&json).ok()
+        if json.len() > MAX_JSON_BYTES { None } else { serde_json::from_str(&json).ok() }
     }
 }
 

@@ -261,10 +261,7 @@ fn parameter_entries<'a>(
             }
         }
     }
-    if all.len() > MAX_PARAMETERS {
-        return Err(format!("has more than {MAX_PARAMETERS} parameters"));
-    }
-    Ok(all)
+    if all.len() > MAX_PARAMETERS { Err(format!("has more than {MAX_PARAMETERS} parameters")) } else { Ok(all) }
 }
 
 /// Splits a path, and replaces the names of parameters with the names of arguments.
