@@ -8,8 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::Progress;
-use crate::manifest::MAX_BINARY_BYTES;
+use crate::{Progress, manifest::MAX_BINARY_BYTES};
 
 /// The polling interval for a running child.
 const POLL: Duration = Duration::from_millis(50);

@@ -1,9 +1,7 @@
 //! Errors about pinned files and packages.
 
 use glovebox_vfs::{escaped, escaped_text};
-use std::fmt;
-use std::io;
-use std::path::PathBuf;
+use std::{fmt, io, path::PathBuf};
 
 use crate::{CacheError, Digest, WheelFault};
 

@@ -302,8 +302,7 @@ fn id(dir: impl AsFd) -> io::Result<DirectoryId> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::{fs, os::unix::fs::symlink};
 
     use super::{Guard, GuardedDirectory, Lineage, Relation, generation, is_guarded, open, overlaps};
 

@@ -133,8 +133,7 @@ pub fn is_hidden(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsStr;
-    use std::os::unix::ffi::OsStrExt as _;
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
     use super::{Untrusted, escaped, escaped_text};
 

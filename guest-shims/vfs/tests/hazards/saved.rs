@@ -1,7 +1,6 @@
 //! Tests of saving and restoring a file system.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use glovebox_vfs::{Access, InodeId, OpenOptions, RestoreError, RootId, Vfs, VfsError, VfsLimits};
 

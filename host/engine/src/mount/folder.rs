@@ -4,8 +4,7 @@
 //! therefore cannot redirect an operation out of the directory. If a directory is swapped for a link during a walk, the
 //! walk fails.
 
-use std::io;
-use std::os::unix::fs::PermissionsExt as _;
+use std::{io, os::unix::fs::PermissionsExt as _};
 
 use cap_fs_ext::{DirExt as _, FollowSymlinks, OpenOptionsFollowExt as _};
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, File, Metadata, OpenOptions};

@@ -5,9 +5,7 @@
 //! all.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::error::Error;
-use std::io;
+use std::{collections::BTreeMap, error::Error, io};
 use todc_utils::linearizability::WGLChecker;
 use todc_utils::linearizability::history::{Action, History};
 use todc_utils::specifications::Specification;

@@ -1,9 +1,6 @@
 //! Tests of copying files into and out of a workspace.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::{collections::BTreeMap, fs, os::unix::fs::symlink, path::Path};
 
 use glovebox_vfs::{VfsError, VfsLimits};
 

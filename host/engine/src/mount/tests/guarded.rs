@@ -1,7 +1,6 @@
 //! Tests of Glovebox's own directories, which guests cannot access.
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::{fs, os::unix::fs::symlink};
 
 use glovebox_runtimes::{
     CacheDir, UserPackages,

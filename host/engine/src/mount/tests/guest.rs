@@ -1,7 +1,6 @@
 //! End-to-end tests: a host directory in a guest's file system, and its commits.
 
-use std::fs;
-use std::sync::Arc;
+use std::{fs, sync::Arc};
 
 use glovebox_vfs::{Follow, OpenOptions, VfsError};
 use tempfile::tempdir;

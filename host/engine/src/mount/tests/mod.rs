@@ -7,9 +7,7 @@ mod guarded;
 mod guest;
 mod reading;
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::Duration;
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use glovebox_vfs::{Access, CommitStep, FileKind, MountSource as _, RootId, SourceStat, Vfs, VfsLimits};
 

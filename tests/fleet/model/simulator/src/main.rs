@@ -1,11 +1,9 @@
 //! The commands `fleet-model figures` and `fleet-model trace`: see `docs/fleet-model.md`.
 
-use std::io::Write;
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 use fleet_model::figures::{Scale, figures};
-use fleet_model::inputs::Inputs;
-use fleet_model::trace::trace;
+use fleet_model::{inputs::Inputs, trace::trace};
 
 const USAGE: &str = "\
 usage: fleet-model figures [--quick] INPUTS.toml   prints the figures of a simulation as JSON

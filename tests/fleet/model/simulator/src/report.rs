@@ -1,7 +1,6 @@
 //! The results of a simulation.
 
-use crate::config::Config;
-use crate::histogram::Histogram;
+use crate::{config::Config, histogram::Histogram};
 
 /// The results of one step in the timeline.
 #[derive(Clone)]

@@ -5,8 +5,7 @@ use std::fmt::Write;
 
 use crate::gaps::{Distribution, Gaps, Part};
 use crate::node::{NONE, Node, Order};
-use crate::random::Random;
-use crate::wheel::Wheel;
+use crate::{random::Random, wheel::Wheel};
 
 /// Returns a trace as lines of JSON: executions in `sessions` sessions, `live` of which fit into memory. All sessions
 /// are opened in order before the first execution.

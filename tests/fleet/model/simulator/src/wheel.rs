@@ -1,7 +1,6 @@
 //! The event queue: at most one event per session, in buckets of one second. The current bucket is a heap.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::{cmp::Reverse, collections::BinaryHeap};
 
 const NONE: u32 = u32::MAX;
 

@@ -11,10 +11,7 @@ pub use warmth::characteristic_s;
 
 use serde_json::{Map, Value, json};
 
-use crate::config::Config;
-use crate::fleet::Fleet;
-use crate::inputs::Inputs;
-use crate::report::Report;
+use crate::{config::Config, fleet::Fleet, inputs::Inputs, report::Report};
 
 /// The size of the simulations.
 #[derive(Clone, Copy)]
