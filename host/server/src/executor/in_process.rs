@@ -3,8 +3,8 @@
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use glovebox::{
-    BuildError, CancelToken, Execution, IfExists, Policy, Request, Sandbox, SandboxBuilder, Session, SessionKey,
-    Stream, Suspended, SuspendedBytesError, Tool,
+    AdvanceError, BuildError, CancelToken, ExecuteError, Execution, IfExists, Policy, Request, Sandbox, SandboxBuilder,
+    Session, SessionKey, Stream, Suspended, SuspendedBytesError, Tool,
 };
 use glovebox_sessions::{
     ActiveSession, NewSession, PageRequest, Save, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions,
@@ -245,13 +245,8 @@ impl InProcessInner {
                 let request = stepped_request(&mut script, suspended.as_ref(), false).cancel(cancel);
                 let local = Arc::clone(self);
                 LocalExecution::start(request, on_output, key, |request| {
-                    let started = active.start(request).inspect_err(|_| {
-                        // The session already has the restored state, so save it, which changes its generation. Ignore
-                        // errors, because the result is already an error.
-                        if suspended.is_some() {
-                            let _ = active.save();
-                        }
-                    })?;
+                    // If the execution cannot be started, the session keeps its stored state.
+                    let started = active.start(request)?;
                     Ok((started, Box::new(move |executed| local.save_session(&active, &target.id, executed))))
                 })
             }
@@ -264,10 +259,13 @@ impl InProcessInner {
         id: &SessionId,
         executed: Result<Execution, ServiceError>,
     ) -> Result<FinishedJob, ServiceError> {
-        let execution = executed.inspect_err(|_| {
+        let execution = executed.inspect_err(|error| {
             // The script may have run, for example if its files could not be written to a host directory. Ignore
-            // errors, because the result is already an error.
-            let _ = active.save();
+            // errors, because the result is already an error. A resumed script that differs from the suspended one
+            // ends before it continues, so the session keeps its stored state.
+            if !is_divergence(error) {
+                let _ = active.save();
+            }
         })?;
         Ok(FinishedJob::local(active.save_after(Ok(execution))?, self.generation(id)))
     }
@@ -407,6 +405,11 @@ impl InProcessInner {
         target.check(generation_of(&record))?;
         Ok(record)
     }
+}
+
+/// Returns `true` if a resumed script has ended because it differed from the suspended one.
+fn is_divergence(error: &ServiceError) -> bool {
+    matches!(error, ServiceError::Advance(AdvanceError::Execute(error)) if matches!(**error, ExecuteError::Diverged { .. }))
 }
 
 fn generation_of(record: &SessionRecord) -> String {

@@ -227,7 +227,9 @@ impl SessionGuard {
 
     /// Resumes the session in the state before a suspended execution, and keeps it live until the returned value is
     /// dropped. Continue the execution with [`Suspended::request`]. `check` receives the stored record while the
-    /// session is locked. The stored state changes only when the session is saved.
+    /// session is locked. The stored state changes only when the session is saved. If the returned value is dropped
+    /// before [`save`](ActiveSession::save) has succeeded and before [`save_after`](ActiveSession::save_after) has
+    /// received an execution, the restored state is discarded, and the session has its stored state again.
     ///
     /// # Errors
     /// [`SessionsError::InUse`] if the session is in use. [`SessionsError::Resume`] if the execution was suspended
@@ -254,7 +256,9 @@ impl SessionGuard {
         let place = self.slots.place(&self.id, None)?;
         let live = Arc::new(LiveSession::resume_restored(storage, stored, suspended, lock, place)?);
         change.begin_use_of(&live);
-        Ok(ActiveSession::new(&live, slot))
+        let mut active = ActiveSession::new(&live, slot);
+        *active.is_provisional.get_mut() = true;
+        Ok(active)
     }
 
     /// Like [`activate`](Self::activate), but returns `None` instead of resuming a session that is not live.
@@ -279,12 +283,15 @@ pub struct ActiveSession {
     slot: SlotRef,
     /// `true` if the session was used after the last save.
     is_touched: AtomicBool,
+    /// `true` if the session is in the state before a suspended execution, which was neither saved nor continued.
+    is_provisional: AtomicBool,
 }
 
 impl ActiveSession {
     /// Wraps a live session whose use has been counted.
     fn new(live: &Arc<LiveSession>, slot: SlotRef) -> Self {
-        Self { session: live.session.clone(), live: Arc::downgrade(live), slot, is_touched: AtomicBool::new(false) }
+        let (session, live) = (live.session.clone(), Arc::downgrade(live));
+        Self { session, live, slot, is_touched: AtomicBool::default(), is_provisional: AtomicBool::default() }
     }
 
     /// Saves the session after an execution, if the policy is [`Save::AfterEach`], and returns the execution.
@@ -301,6 +308,7 @@ impl ActiveSession {
         if has_run {
             // During the execution, another thread may have noticed that another process took over the session.
             self.live()?;
+            self.is_provisional.store(false, Ordering::SeqCst);
         }
         let saves = self.slot.slots.storage.policy.save == Save::AfterEach;
         if !has_run || !saves || self.session.ended().is_some() {
@@ -337,7 +345,9 @@ impl ActiveSession {
         if self.is_touched.swap(false, Ordering::SeqCst) {
             live.changes.fetch_add(1, Ordering::SeqCst);
         }
-        live.save(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))
+        live.save(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))?;
+        self.is_provisional.store(false, Ordering::SeqCst);
+        Ok(())
     }
 
     /// Returns the session for operations that do not change it. All other uses of this value count as changes, so the
@@ -374,18 +384,32 @@ impl Deref for ActiveSession {
 
 impl Drop for ActiveSession {
     fn drop(&mut self) {
-        let mut state = self.slot.state();
+        let slot: &SessionSlot = &self.slot;
+        let storage = &self.slot.slots.storage;
+        let mut state = slot.state();
         // After another process took over the session, the slot may contain a different live session.
-        let ours = state.live.as_ref().filter(|live| Arc::as_ptr(live) == self.live.as_ptr());
-        if let Some(live) = ours.filter(|_| self.is_touched.load(Ordering::SeqCst)) {
+        let is_ours = |live: &Arc<LiveSession>| Arc::as_ptr(live) == self.live.as_ptr();
+        let is_provisional = self.is_provisional.load(Ordering::SeqCst);
+        let discarded = state.live.take_if(|live| is_provisional && is_ours(live));
+        if let Some(live) = state.live.as_ref().filter(|live| is_ours(live) && self.is_touched.load(Ordering::SeqCst)) {
             live.changes.fetch_add(1, Ordering::SeqCst);
         }
         state.users -= 1;
         state.used_at = Instant::now();
         // Drop the session if it has ended.
         state.alive();
-        drop(state);
-        self.slot.slots.storage.changes.notify();
+        match discarded {
+            Some(live) => {
+                let change = slot.change(state, storage);
+                // Release the session's lock before other threads continue.
+                drop(live);
+                drop(change);
+            }
+            None => {
+                drop(state);
+                storage.changes.notify();
+            }
+        }
     }
 }
 

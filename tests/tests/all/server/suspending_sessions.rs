@@ -128,6 +128,22 @@ fn changed_session_is_not_replaced() {
 }
 
 #[test]
+fn session_keeps_its_state_if_a_resumed_script_differs() {
+    let server = Server::start(setup());
+    open(&server, "s", "python");
+    let bytes = suspend(&server, &start(&server, "s", "x = tools.ask(q=1)"));
+    execute(&server, "s", "x = 'later'");
+    let before = etag(&server, "s");
+    let mut body = resumption("s", &bytes, &json!([{"id": 0, "value": "answer"}]));
+    body["tools"][0]["name"] = json!("other");
+    assert_eq!(resume_if(&server, "*", &body).problem(), (409, "diverged".into()));
+    assert_eq!(etag(&server, "s"), before);
+    assert_eq!(execute(&server, "s", "x")["value"]["json"], "later");
+    resume(&server, "s", &bytes, &json!([{"id": 0, "value": "answer"}])).ok();
+    assert_eq!(execute(&server, "s", "x")["value"]["json"], "answer");
+}
+
+#[test]
 fn execution_is_resumed_only_where_it_ran() {
     let server = Server::start(setup());
     open(&server, "s", "python");

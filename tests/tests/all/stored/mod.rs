@@ -4,6 +4,7 @@ mod contract;
 mod failing;
 mod fenced;
 mod processes;
+mod resuming;
 mod support;
 pub(crate) mod test_store;
 
