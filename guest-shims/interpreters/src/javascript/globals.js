@@ -112,7 +112,7 @@
   const AT_ONCE = 2;
 
   const start = (callback, delay, args, every) => {
-    if (typeof callback !== 'function') throw $.coded(Failure, 'ERR_INVALID_ARG_TYPE', `The "callback" argument must be of type function. Received ${$.received(callback)}`);
+    if (typeof callback !== 'function') throw $.functionError('callback', callback);
     let wait = +delay;
     if (every === AT_ONCE) wait = 0;
     else if (!(wait >= 1 && wait <= MOST_DELAY_MS)) wait = 1;
@@ -359,7 +359,7 @@
   // Avoids a look-up of `Promise[Symbol.species]`, which scripts may replace.
   defineProperty(settled, 'constructor', { __proto__: null, value: undefined });
   const queueMicrotask = (callback) => {
-    if (typeof callback !== 'function') throw $.coded(Failure, 'ERR_INVALID_ARG_TYPE', `The "callback" argument must be of type function. Received ${$.received(callback)}`);
+    if (typeof callback !== 'function') throw $.functionError('callback', callback);
     const promise = then(settled, () => {
       try {
         callback();

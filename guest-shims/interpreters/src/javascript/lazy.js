@@ -9,6 +9,12 @@
   const { bjson, std } = $;
 
   $.coded = (Type, code, message) => Object.assign(new Type(message), { code });
+  const Failure = TypeError;
+  // Returns Node's error for an argument, or a property, that must be a function.
+  $.functionError = (name, value) => {
+    const what = name.endsWith(' argument') ? name : `"${name}" ${name.includes('.') ? 'property' : 'argument'}`;
+    return $.coded(Failure, 'ERR_INVALID_ARG_TYPE', `The ${what} must be of type function. Received ${$.received(value)}`);
+  };
 
   // Compiles source text under a file name, which stack traces show. The interpreter gives code that scripts compile a
   // fixed name, so the file name is inserted into the compiled form.

@@ -159,7 +159,7 @@
     fail(`Got unwanted ${what}${message ? `: ${message}` : '.'}\nActual message: "${outcome.error?.message}"`, { actual: outcome.error, expected, operator });
   };
   const run = (body) => {
-    if (typeof body !== 'function') throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "fn" argument must be of type function. Received ${$.received(body)}`);
+    if (typeof body !== 'function') throw $.functionError('fn', body);
     try {
       body();
       return { thrown: false };
@@ -168,7 +168,12 @@
     }
   };
   const wait = async (promise) => {
-    const pending = typeof promise === 'function' ? promise() : promise;
+    const isFunction = typeof promise === 'function';
+    const pending = isFunction ? promise() : promise;
+    if (typeof pending?.then !== 'function' || typeof pending.catch !== 'function') {
+      if (isFunction) throw coded(TypeError, 'ERR_INVALID_RETURN_VALUE', `Expected instance of Promise to be returned from the "promiseFn" function but got ${$.received(pending)}.`);
+      throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "promiseFn" argument must be of type function or an instance of Promise. Received ${$.received(promise)}`);
+    }
     try {
       await pending;
       return { thrown: false };

@@ -268,14 +268,18 @@
     return bytes;
   };
   const later = (value, callback) => {
-    if (typeof callback !== 'function') return value;
+    if (typeof callback !== 'function') throw $.functionError('callback', callback);
     queueMicrotask(() => callback(null, value));
-    return undefined;
   };
+  const nowOrLater = (value, callback) => (callback === undefined ? value : later(value, callback));
   const randomInt = (least, most, callback) => {
     const onlyMost = most === undefined || typeof most === 'function';
     if (onlyMost) [least, most, callback] = [0, least, most];
-    if (!Number.isSafeInteger(least) || !Number.isSafeInteger(most) || most <= least) {
+    if (callback !== undefined && typeof callback !== 'function') throw $.functionError('callback', callback);
+    for (const [name, value] of [['min', least], ['max', most]]) {
+      if (!Number.isSafeInteger(value)) throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "${name}" argument must be a safe integer. Received ${$.received(value)}`);
+    }
+    if (most <= least) {
       throw coded(RangeError, 'ERR_OUT_OF_RANGE', `The value of "max" is out of range. It must be greater than the value of "min" (${least}). Received ${most}`);
     }
     const range = most - least;
@@ -287,7 +291,7 @@
     const fair = 2 ** 48 - (2 ** 48 % range);
     for (;;) {
       const drawn = crypto.randomBytes(6).readUIntBE(0, 6);
-      if (drawn < fair) return later(least + (drawn % range), callback);
+      if (drawn < fair) return nowOrLater(least + (drawn % range), callback);
     }
   };
 
@@ -375,12 +379,11 @@
     }
     return out.buffer;
   };
-  // Returns the form of a function with a callback.
-  const withCallback = (name, derive) => ({
+  // Returns the form of a function with a callback, which follows at least `least` and at most `most` arguments.
+  const withCallback = (name, derive, least, most = least) => ({
     [name](...args) {
-      const callback = args.pop();
-      if (typeof callback !== 'function') throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', 'The "callback" argument must be of type function');
-      later(derive(...args), callback);
+      const count = args.length > most ? most : least;
+      later(derive(...args.slice(0, count)), args[count]);
     },
   })[name];
 
@@ -408,7 +411,7 @@
     hash: (name, data, encoding = 'hex') => createHash(name).update(data).digest(encoding),
     getHashes: () => Object.keys(ALGORITHMS),
     randomBytes(size, callback) {
-      return later(fillRandom(Buffer.alloc(size)), callback);
+      return nowOrLater(fillRandom(Buffer.alloc(size)), callback);
     },
     randomFillSync(buffer, offset = 0, size) {
       const bytes = bytesOf(buffer);
@@ -416,7 +419,7 @@
       return buffer;
     },
     randomFill(buffer, ...rest) {
-      const callback = rest.pop();
+      const callback = rest.length > 2 || typeof rest.at(-1) === 'function' ? rest.pop() : undefined;
       later(crypto.randomFillSync(buffer, ...rest), callback);
     },
     randomInt,
@@ -430,11 +433,11 @@
       return differs === 0;
     },
     pbkdf2Sync,
-    pbkdf2: withCallback('pbkdf2', pbkdf2Sync),
+    pbkdf2: withCallback('pbkdf2', pbkdf2Sync, 5),
     scryptSync,
-    scrypt: withCallback('scrypt', scryptSync),
+    scrypt: withCallback('scrypt', scryptSync, 3, 4),
     hkdfSync,
-    hkdf: withCallback('hkdf', hkdfSync),
+    hkdf: withCallback('hkdf', hkdfSync, 5),
     subtle: web.subtle,
     webcrypto: web,
   };

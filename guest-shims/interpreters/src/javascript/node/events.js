@@ -18,9 +18,7 @@
   const listenersOf = (emitter) => (Object.hasOwn(emitter, '_events') && emitter._events ? emitter._events : clear(emitter));
   const listOf = (listeners) => (listeners === undefined ? [] : typeof listeners === 'function' ? [listeners] : listeners);
   const check = (listener) => {
-    if (typeof listener !== 'function') {
-      throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "listener" argument must be of type function. Received ${$.received(listener)}`);
-    }
+    if (typeof listener !== 'function') throw $.functionError('listener', listener);
   };
 
   const insert = (emitter, name, listener, isFirst) => {

@@ -208,13 +208,13 @@
     },
   });
 
+  // The number of arguments that must precede the callback, if it is not 1.
+  const LEAST = { __proto__: null, appendFile: 2, chmod: 2, chown: 3, copyFile: 2, cp: 2, link: 2, read: 2, rename: 2, utimes: 3, write: 2, writeFile: 2 };
   const later = (call, plain) =>
     ({
       [plain](...args) {
-        const callback = args.pop();
-        if (typeof callback !== 'function') {
-          throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "cb" argument must be of type function. Received ${$.received(callback)}`);
-        }
+        const callback = args.length > (LEAST[plain] ?? 1) ? args.pop() : undefined;
+        if (typeof callback !== 'function') throw $.functionError(plain === 'opendir' ? 'callback' : 'cb', callback);
         let result;
         try {
           result = [null, call(...args)];
@@ -232,6 +232,7 @@
   }
   $.lazily(fs, 'promises', () => $.node['fs/promises']);
   fs.exists = (file, callback) => {
+    if (typeof callback !== 'function') throw $.functionError('cb', callback);
     const result = sync.existsSync(file);
     setImmediate(() => callback(result));
   };

@@ -47,8 +47,11 @@
     getEntries: () => [...entries],
     getEntriesByName: (name, type) => entries.filter((entry) => entry.name === `${name}` && (type === undefined || entry.entryType === type)),
     getEntriesByType: (type) => entries.filter((entry) => entry.entryType === type),
-    timerify: (original) => function (...args) {
-      return new.target ? Reflect.construct(original, args, new.target) : original.apply(this, args);
+    timerify(original) {
+      if (typeof original !== 'function') throw $.functionError('fn', original);
+      return function (...args) {
+        return new.target ? Reflect.construct(original, args, new.target) : original.apply(this, args);
+      };
     },
   };
 }

@@ -201,7 +201,7 @@
       $.overrides.std.exit(exitCode ?? 0);
     },
     nextTick(callback, ...args) {
-      if (typeof callback !== 'function') throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "callback" argument must be of type function. Received ${$.received(callback)}`);
+      if (typeof callback !== 'function') throw $.functionError('callback', callback);
       queueMicrotask(() => callback(...args));
     },
     uptime: () => now() / 1000,

@@ -104,13 +104,15 @@
 
   const PROMISIFIED = Symbol.for('nodejs.util.promisify.custom');
   const isFunction = (name, value) => {
-    if (typeof value === 'function') return;
-    throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "${name}" argument must be of type function. Received ${$.received(value)}`);
+    if (typeof value !== 'function') throw $.functionError(name, value);
   };
   const promisify = (original) => {
     isFunction('original', original);
     if (original === setTimeout || original === setImmediate) return $.node['timers/promises'][original.name];
-    if (original[PROMISIFIED]) return original[PROMISIFIED];
+    if (original[PROMISIFIED]) {
+      isFunction('util.promisify.custom', original[PROMISIFIED]);
+      return original[PROMISIFIED];
+    }
     const promised = function (...args) {
       return new Promise((resolve, reject) => {
         original.call(this, ...args, (error, value) => (error ? reject(error) : resolve(value)));
@@ -142,6 +144,8 @@
       };
     },
     inherits(derived, base) {
+      if (derived === undefined || derived === null) throw $.functionError('ctor', derived);
+      if (base === undefined || base === null) throw $.functionError('superCtor', base);
       Object.defineProperty(derived, 'super_', { value: base, writable: true, configurable: true });
       Object.setPrototypeOf(derived.prototype, base.prototype);
     },
