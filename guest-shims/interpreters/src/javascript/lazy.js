@@ -118,7 +118,7 @@
     'timers/promises': 'process', url: 'url', util: 'util', 'util/types': 'util',
   };
   // Values that the boot scripts and the library share, with their files.
-  const SHARED = { bigStats: 'fs', blobs: 'blob', codec: 'buffer', deepEqual: 'util', encoding: 'encoding', globPattern: 'glob', files: 'modules', hosts: 'hosts', imports: 'imports', legacy: 'legacy', localized: 'intl', makeFacade: 'modules', marks: 'performance', modules: 'modules', parseArgs: 'args', received: 'util', showResult: 'display' };
+  const SHARED = { bigStats: 'fs', blobs: 'blob', codec: 'buffer', deepEqual: 'util', digests: 'digests', encoding: 'encoding', globPattern: 'glob', files: 'modules', hosts: 'hosts', imports: 'imports', legacy: 'legacy', localized: 'intl', makeFacade: 'modules', marks: 'performance', modules: 'modules', parseArgs: 'args', received: 'util', showResult: 'display' };
   const GLOBALS = {
     AbortController: 'events', AbortSignal: 'events', Blob: 'blob', BroadcastChannel: 'channels', Buffer: 'buffer', CustomEvent: 'events', Event: 'events', EventTarget: 'events', File: 'blob', MessageChannel: 'channels', MessageEvent: 'channels', MessagePort: 'channels', TextDecoder: 'encoding',
     Headers: 'fetch', Intl: 'intl', Request: 'fetch', Response: 'fetch', TextEncoder: 'encoding', URL: 'url', URLSearchParams: 'url', atob: 'encoding', btoa: 'encoding',

@@ -24,7 +24,7 @@ const INTL: &[(&str, &str)] = &intl! {
 };
 
 /// The files by path, sorted. Multi-line strings are not allowed in the files, because indentation is removed.
-pub(super) const FILES: [(&str, &str); 28] = [
+pub(super) const FILES: [(&str, &str); 29] = [
     ("csv-simple.js", include_str!("../../vendor_js/csv-simple.js")),
     ("json-utils.js", include_str!("../../vendor_js/json-utils.js")),
     ("node/args.js", include_str!("node/args.js")),
@@ -34,6 +34,7 @@ pub(super) const FILES: [(&str, &str); 28] = [
     ("node/channels.js", include_str!("node/channels.js")),
     ("node/clone.js", include_str!("node/clone.js")),
     ("node/crypto.js", include_str!("node/crypto.js")),
+    ("node/digests.js", include_str!("node/digests.js")),
     ("node/display.js", include_str!("node/display.js")),
     ("node/encoding.js", include_str!("node/encoding.js")),
     ("node/events.js", include_str!("node/events.js")),
