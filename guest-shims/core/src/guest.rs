@@ -79,24 +79,12 @@ impl<M: GuestMachine> Guest<M> {
         Self { machine, fuel_limit: limits.fuel }
     }
 
-    /// Reseeds the random number generators of a new instance. No script is charged for the fuel.
+    /// Reseeds the random number generators of a new or restored instance. Runs no code of the guest.
     ///
     /// # Errors
-    /// Fails if the guest stops, or does not match its driver.
+    /// Fails if the guest does not match its driver.
     pub fn reseed(&mut self, image: ImageDriver<'_>) -> Result<(), DriverError> {
         image.driver.reseed(&mut self.machine, image.anchors)
-    }
-
-    /// Like [`reseed`](Self::reseed), but for a guest in which scripts have run. The limits of one execution apply to
-    /// code that the scripts left behind.
-    ///
-    /// # Errors
-    /// Fails if the guest stops, for example at a limit, or does not match its driver.
-    pub fn reseed_within(&mut self, image: ImageDriver<'_>, limits: &Limits) -> Result<(), DriverError> {
-        self.begin(limits)?;
-        let reseeded = image.driver.reseed(&mut self.machine, image.anchors);
-        self.end(&reseeded);
-        reseeded
     }
 
     /// Begins a call: sets its fuel, and clears the traps and refusals of the previous call.

@@ -226,7 +226,7 @@ pub trait Driver: Send + Sync {
     fn is_out_of_memory(&self, raised: &RaisedOutcome) -> bool;
 
     /// Makes a new instance of the image unique by reseeding its generators from the policy's entropy. Called once per
-    /// instance, and again after a fork or resume.
+    /// instance, and again after a fork or resume. Calls no function of the guest.
     fn reseed(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError>;
 
     /// Runs a script, and flushes its open files.

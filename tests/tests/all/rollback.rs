@@ -109,6 +109,24 @@ fn trapped_guest_is_rolled_back() {
 }
 
 #[test]
+fn rollback_runs_no_code_of_the_guest() {
+    let session = unwinding(Language::Python, |policy| policy.limits.timeout_ms = 3_000).session().unwrap();
+    session.execute("x = 1").unwrap();
+    // Makes the driver loop forever when it reseeds the generator.
+    let source = "import random\ndef spin():\n    while True: pass\nother = random.Random()\n\
+                  random.Random.seed.__globals__['gc_is_enabled'] = spin";
+    assert!(session.execute(source).unwrap().is_success());
+    for rollbacks in 1..=2 {
+        let execution = session.execute("while True: pass").unwrap();
+        assert_eq!((short(&execution.outcome).as_str(), lost(&execution)), ("exhausted fuel", Some(0)));
+        assert_eq!((session.info().rollbacks, session.ended()), (rollbacks, None));
+    }
+    // A call that reads a variable would reseed the generator first.
+    assert!(session.get_variable("x").is_err());
+    assert_eq!(session.ended(), None);
+}
+
+#[test]
 fn rejected_execution_leaves_the_session_unchanged() {
     for scripts in BOTH {
         let session = unwinding(scripts.language, |_| {}).session().unwrap();

@@ -7,10 +7,7 @@ use glovebox_interpreters::Machine as _;
 use glovebox_wasi::{Entropy as WasiEntropy, Wasi};
 use sha2::{Digest as _, Sha256};
 
-use super::{
-    OnUnwind, Pages, Rollback, SavedCheckpoint, SessionBackend, SessionFailure, SessionSetup, SessionState,
-    state::Phase,
-};
+use super::{OnUnwind, Pages, Rollback, SavedCheckpoint, SessionBackend, SessionFailure, SessionState, state::Phase};
 use crate::{Guest, GuestMachine as _, GuestState};
 
 impl<B: SessionBackend> SessionState<B> {
@@ -126,8 +123,7 @@ pub enum RandomNumbers {
     Fork,
 }
 
-/// Creates a guest in a saved state. `wasi` is the matching WASI state. Guest code that runs during reseeding is
-/// subject to the limits of one execution.
+/// Creates a guest in a saved state. `wasi` is the matching WASI state. Runs no code of the guest.
 pub(super) fn restore<B: SessionBackend>(
     backend: &mut B,
     state: &Checkpoint,
@@ -151,8 +147,7 @@ pub(super) fn restore<B: SessionBackend>(
         RandomNumbers::Fork => false,
     };
     if !is_same {
-        let SessionSetup { image, limits, .. } = backend.setup();
-        guest.reseed_within(image, limits)?;
+        guest.reseed(backend.setup().image)?;
     }
     backend.on_restored(&mut guest, &state.pages, is_same);
     Ok(guest)

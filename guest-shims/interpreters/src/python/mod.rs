@@ -116,6 +116,7 @@ impl Driver for Python {
     ) -> Result<Report, DriverError> {
         let mut python = Interpreter::new(machine, anchors);
         python.settle_interrupts()?;
+        python.renew_if_due()?;
         if !script.inject_setup {
             python.call("withdraw_packages")?;
         }
@@ -168,6 +169,7 @@ impl Driver for Python {
         name: &str,
     ) -> Result<Result<Option<GuestValue>, RaisedOutcome>, DriverError> {
         let mut python = Interpreter::new(machine, anchors);
+        python.renew_if_due()?;
         if !python.send(name.as_bytes())? {
             return Ok(Err(no_memory("the name")));
         }
@@ -217,7 +219,9 @@ impl Driver for Python {
     }
 
     fn close(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
-        Interpreter::new(machine, anchors).call("close").map(drop)
+        let mut python = Interpreter::new(machine, anchors);
+        python.renew_if_due()?;
+        python.call("close").map(drop)
     }
 }
 

@@ -41,6 +41,8 @@ const TWISTER_OFFSETS: u32 = 512;
 const NUMPY_RANDOM: &str = "numpy_random";
 /// The anchor of the flags that `boot/generators.py` sets.
 const SEEDED: &str = "seeded";
+/// The offset of the flag that only the host uses: the interpreter was restored, and `renew` is due.
+const RENEWAL: u32 = 3;
 /// The number of words in `random`'s state that `boot/settle.py` reports, to locate the state in the object.
 pub(super) const TWISTER_SAMPLE: usize = 8;
 
@@ -206,8 +208,8 @@ impl<'a> Interpreter<'a> {
     }
 
     /// Writes a new state to `random`'s generator, and to numpy's if the image has one, like `random.setstate`. Leaves
-    /// out a generator that a script has seeded. If scripts have created generators without a seed, makes the guest
-    /// reseed them.
+    /// out a generator that a script has seeded. If scripts have created generators without a seed, the next call
+    /// reseeds them ([`renew_if_due`](Self::renew_if_due)).
     pub(super) fn reseed(&mut self) -> Result<(), DriverError> {
         let state = self.anchors.get("random")?;
         let mut flags = [0; 3];
@@ -225,11 +227,25 @@ impl<'a> Interpreter<'a> {
             self.write_twister(state, at(state, TWISTER_BYTES), scattered(&words))?;
         }
         if has_others {
-            // A handler of the script could otherwise end the call with an exception, and the restore would fail.
-            self.settle_interrupts()?;
-            self.call("renew")?;
+            self.machine.write(at(self.anchors.get(SEEDED)?, RENEWAL), &[1]).map_err(damaged_driver)?;
         }
         Ok(())
+    }
+
+    /// Reseeds the generators that scripts have created without a seed, if the interpreter was restored since the last
+    /// call. Called at the start of a call, so that the call's limits apply to code that scripts left behind, such as
+    /// finalizers.
+    pub(super) fn renew_if_due(&mut self) -> Result<(), DriverError> {
+        let flag = at(self.anchors.get(SEEDED)?, RENEWAL);
+        let mut is_due = [0];
+        self.machine.read(flag, &mut is_due).map_err(damaged_driver)?;
+        if is_due == [0] {
+            return Ok(());
+        }
+        self.machine.write(flag, &[0]).map_err(damaged_driver)?;
+        // A handler of the script could otherwise end the call with an exception.
+        self.settle_interrupts()?;
+        self.call("renew").map(drop)
     }
 
     fn write_twister(
