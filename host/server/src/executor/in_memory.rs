@@ -2,11 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -53,8 +49,6 @@ struct SessionInMemory {
     created_at: Timestamp,
     /// The memory that the session's policy occupies as parsed values, in bytes.
     policy_bytes: usize,
-    /// The size of the exported state before the last suspendable execution, in bytes.
-    state_bytes: AtomicU64,
     usage: Mutex<Usage>,
 }
 
@@ -90,11 +84,6 @@ impl Executor for InMemory {
             }
             _ => Ok(()),
         }
-    }
-
-    fn state_before_bytes(&self, id: &SessionId) -> Option<u64> {
-        let sessions = self.0.sessions.lock();
-        sessions.get(id).map(|session| session.state_bytes.load(Ordering::Relaxed))
     }
 
     fn open_sessions(&self) -> Option<usize> {
@@ -158,9 +147,6 @@ impl Executor for InMemory {
                     Some(suspended) => sessions.restore_suspended(&current, suspended)?,
                     None => Arc::clone(&current),
                 };
-                if suspended.is_none() && script.suspendable {
-                    session.measure_state()?;
-                }
                 let key = sessions.here.suspended_key();
                 let request = stepped_request(&mut script, suspended.as_ref(), false).cancel(&cancel);
                 LocalExecution::start(request, on_output, key, |request| {
@@ -171,6 +157,7 @@ impl Executor for InMemory {
                     }
                     Ok((started, Box::new(move |executed| session.count_execution(executed))))
                 })
+                .map(LocalExecution::in_memory)
             };
             Ok(Box::new(Service::blocking(start).await??) as Box<dyn SteppedExecution>)
         })
@@ -232,9 +219,9 @@ impl SessionsInMemory {
         let session = restored.map_err(|source| SessionsError::Resume { id: id.clone(), source: Box::new(source) })?;
         let (created_at, policy_bytes) = (old.created_at, old.policy_bytes);
         let generation = old.usage.lock().generation + 1;
-        let usage = Usage { generation, changed_at: Timestamp::now().max(created_at), used_at: Instant::now() };
-        let (state_bytes, usage) = (AtomicU64::new(0), Mutex::new(usage));
-        Ok(Arc::new(SessionInMemory { id: id.clone(), session, created_at, policy_bytes, state_bytes, usage }))
+        let changed_at = Timestamp::now().max(created_at);
+        let usage = Mutex::new(Usage { generation, changed_at, used_at: Instant::now() });
+        Ok(Arc::new(SessionInMemory { id: id.clone(), session, created_at, policy_bytes, usage }))
     }
 
     /// Replaces a session. Must be called while no other request uses the session.
@@ -255,9 +242,7 @@ impl SessionsInMemory {
     fn add(&self, id: SessionId, policy_bytes: usize, session: Session) -> SessionAnswer {
         let (created_at, used_at) = (Timestamp::now(), Instant::now());
         let usage = Mutex::new(Usage { generation: 1, changed_at: created_at, used_at });
-        let state_bytes = AtomicU64::new(0);
-        let session = SessionInMemory { id: id.clone(), session, created_at, policy_bytes, state_bytes, usage };
-        let session = Arc::new(session);
+        let session = Arc::new(SessionInMemory { id: id.clone(), session, created_at, policy_bytes, usage });
         let answer = SessionAnswer::from(&*session);
         self.sessions.lock().insert(id, session);
         answer
@@ -361,20 +346,6 @@ fn unsaved(id: SessionId, error: HibernateError) -> ServiceError {
     }
 }
 
-/// Counts the bytes that are written, and drops them.
-struct ByteCount(u64);
-
-impl io::Write for ByteCount {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 = self.0.saturating_add(bytes.len() as u64);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 impl SessionInMemory {
     /// Counts an execution as a change. A failed commit also changes the generation, because the script has run.
     fn count_execution(&self, executed: Result<Execution, ServiceError>) -> Result<FinishedJob, ServiceError> {
@@ -382,16 +353,6 @@ impl SessionInMemory {
             self.count_change();
         }
         Ok(FinishedJob::local(executed?, Some(self.generation())))
-    }
-
-    /// Measures the session's state before a suspendable execution, for
-    /// [`state_before_bytes`](Executor::state_before_bytes).
-    fn measure_state(&self) -> Result<(), ServiceError> {
-        let mut length = ByteCount(0);
-        let written = self.session.hibernate_to(&HibernateOptions::default(), &mut length);
-        written.map_err(|error| unsaved(self.id.clone(), error))?;
-        self.state_bytes.store(length.0, Ordering::Relaxed);
-        Ok(())
     }
 
     /// Counts a change and returns the new generation.

@@ -32,6 +32,8 @@ pub(super) struct LocalExecution {
     finish: Mutex<Option<FinishFn>>,
     /// The key that seals the bytes of the suspended execution.
     key: Option<SessionKey>,
+    /// `true` if the session is only in memory, so that the size of its stored state is unknown.
+    is_in_memory: bool,
     /// The size of the calls that the last step returned. The caller reserves memory for these calls.
     calls_bytes: AtomicUsize,
     ended: CancellationToken,
@@ -58,9 +60,16 @@ impl LocalExecution {
             started: Mutex::new(Some(Arc::new(started))),
             finish: Mutex::new(Some(finish)),
             key,
+            is_in_memory: false,
             calls_bytes: AtomicUsize::new(0),
             ended,
         })
+    }
+
+    /// Marks the execution's session as one that is only in memory.
+    pub(super) fn in_memory(mut self) -> Self {
+        self.is_in_memory = true;
+        self
     }
 
     fn started(&self) -> Result<Arc<Started>, ServiceError> {
@@ -102,6 +111,17 @@ impl SteppedExecution for LocalExecution {
             let finish = move || span.in_scope(|| finish(executed.map(Arc::unwrap_or_clone)));
             let finished = Service::blocking(finish).await?;
             Ok(ExecutorStep::Done(Box::new(finished)))
+        })
+    }
+
+    fn state_before_bytes(&self) -> BoxFuture<'_, Result<Option<u64>, ServiceError>> {
+        Box::pin(async move {
+            if !self.is_in_memory {
+                return Ok(None);
+            }
+            let started = self.started()?;
+            let measured = Service::blocking(move || started.state_before_bytes()).await?;
+            measured.map_err(|error| not_suspendable(&SuspendError::Session(Arc::new(error))))
         })
     }
 

@@ -17,7 +17,7 @@ mod local_execution;
 mod memory;
 mod operation;
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{future::ready, pin::Pin, sync::Arc, time::Duration};
 
 use glovebox::{CancelToken, Diagnostic, Execution, FileEntry, ToolAnswer, ToolRequest};
 use glovebox_sessions::SessionId;
@@ -66,12 +66,6 @@ pub(crate) trait Executor: Send + Sync {
 
     /// Returns the number of open sessions if the executor keeps sessions only in memory.
     fn open_sessions(&self) -> Option<usize> {
-        None
-    }
-
-    /// Returns the size in bytes of a session's state before its current suspendable execution, if the executor keeps
-    /// sessions only in memory. Otherwise, the description of a session contains the size of its stored state.
-    fn state_before_bytes(&self, _id: &SessionId) -> Option<u64> {
         None
     }
 
@@ -124,6 +118,12 @@ pub(crate) trait SteppedExecution: Send + Sync {
     /// execution stays suspended. It also stays suspended after [`ServiceError::StepUnanswered`]: the caller can retry
     /// the step. After any other error, such as the death of a worker, the caller must drop the execution.
     fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<ExecutorStep, ServiceError>>;
+
+    /// Returns the size in bytes of the session's state before the execution, if the executor keeps sessions only in
+    /// memory. Otherwise, the description of the session contains the size of its stored state.
+    fn state_before_bytes(&self) -> BoxFuture<'_, Result<Option<u64>, ServiceError>> {
+        Box::pin(ready(Ok(None)))
+    }
 
     /// Turns the execution into sealed bytes while it waits for answers
     /// ([`Script::is_suspendable`](crate::Script::is_suspendable)). The execution then ends, and

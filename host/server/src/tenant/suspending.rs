@@ -65,7 +65,17 @@ impl Tenant {
         let state_bytes = match session {
             // The bytes from which the execution was resumed are already counted, and contain the session's state.
             Some((_, true, _)) => MAX_STATE_GROWTH_BYTES,
-            Some((id, false, context_bytes)) => self.state_bytes(id).await?.saturating_add(context_bytes),
+            Some((id, false, context_bytes)) => {
+                let measured = match back.state() {
+                    Some(SuspensionState::Waiting(stepping)) => Some(stepping.started.state_before_bytes()),
+                    _ => None,
+                };
+                let measured = match measured {
+                    Some(measured) => measured.await?,
+                    None => None,
+                };
+                self.state_bytes(id, measured).await?.saturating_add(context_bytes)
+            }
             None => 0,
         };
         let max_bytes = match back.state() {
@@ -99,9 +109,10 @@ impl Tenant {
         let _ = tokio::spawn(release.in_current_span()).await;
     }
 
-    /// Returns the number of bytes to reserve for a session's state before its current execution.
-    async fn state_bytes(&self, id: SessionId) -> Result<usize, ServiceError> {
-        let bytes = match self.inner.executor.state_before_bytes(&id) {
+    /// Returns the number of bytes to reserve for a session's state before its current execution. `measured` is the
+    /// size of that state, if it is known.
+    async fn state_bytes(&self, id: SessionId, measured: Option<u64>) -> Result<usize, ServiceError> {
+        let bytes = match measured {
             Some(bytes) => bytes,
             // The description contains the size of the state before the execution, because the session is saved after
             // each execution.

@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use glovebox::{ExecuteError, IfBusy, Language, OnUnwind, Outcome, Request, Session, Started, Step};
+use glovebox::{ExecuteError, HibernateOptions, IfBusy, Language, OnUnwind, Outcome, Request, Session, Started, Step};
 
 use super::{BOTH, answer, done, needs, of, stepped, text};
 
@@ -65,6 +65,27 @@ fn wait_for_a_session_has_a_timeout() {
     let requests = needs(&started, Vec::new());
     done(&started, vec![answer(&requests[0], 1)]);
     assert_eq!(session.execute("x").unwrap().value.unwrap().repr, "1");
+}
+
+#[test]
+fn size_of_the_state_before_an_execution_is_known() {
+    for language in BOTH {
+        let session = stepped(language, &[], |_| {}).session().unwrap();
+        session.execute("y = [1, 2, 3]; 0").unwrap();
+        let hibernated = session.hibernate(&HibernateOptions::default()).unwrap().len() as u64;
+        for is_suspendable in [true, false] {
+            let request = Request::new(of(language, ASKS.0, ASKS.1)).suspendable(is_suspendable);
+            let started = session.start(request).unwrap();
+            needs(&started, Vec::new());
+            let measured = started.state_before_bytes().unwrap();
+            assert_eq!(measured.is_some(), is_suspendable, "{language}");
+            if let Some(measured) = measured {
+                // Only the session's clock differs.
+                assert!(measured.abs_diff(hibernated) < 64, "{language}: {measured} {hibernated}");
+                assert!((started.suspend().unwrap().to_bytes(None).len() as u64) > measured, "{language}");
+            }
+        }
+    }
 }
 
 #[test]
