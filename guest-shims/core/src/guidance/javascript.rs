@@ -59,7 +59,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ("chalk colors kleur", "Print plain text."),
     ("dotenv", "Use `process.env`, which contains the policy's variables."),
     ("minimist yargs commander", "Use `process.argv.slice(2)` for the arguments."),
-    ("jest mocha chai test vitest", "Use `assert`: a script fails if it throws."),
+    ("jest mocha chai test vitest", "Use `node:test`, or `assert`: a script fails if it throws."),
 ];
 
 /// Returns advice on an exception; `None` if the exception's message is clear enough.

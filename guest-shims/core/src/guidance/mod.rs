@@ -320,8 +320,8 @@ const PYTHON_PACKAGES: &str = "\
 
 /// The modules for `import` and `require`, including the interpreter's own modules.
 const JAVASCRIPT_MODULES: &str = "\
-    assert assert/strict buffer console crypto events fs fs/promises module os path path/posix path/win32 perf_hooks process \
-    querystring std string_decoder sys timers timers/promises tty url util util/types";
+    assert assert/strict buffer console crypto events fs fs/promises module node:test os path path/posix path/win32 perf_hooks \
+    process querystring std string_decoder sys timers timers/promises tty url util util/types";
 
 /// The vendored packages for `require` and `requireVendor`.
 const VENDORED: [&str; 4] = ["csv-simple", "json-utils", "sandbox-utils", "string-utils"];

@@ -21,7 +21,7 @@ use super::{
 use crate::{DriverError, Script};
 
 /// The modules defined in `lazy.js`, `fs.js`, `path.js` and `modules.js`.
-const MODULES: [&str; 24] = [
+const MODULES: [&str; 25] = [
     "assert",
     "assert/strict",
     "buffer",
@@ -40,6 +40,7 @@ const MODULES: [&str; 24] = [
     "querystring",
     "string_decoder",
     "sys",
+    "test",
     "timers",
     "timers/promises",
     "tty",
@@ -48,9 +49,10 @@ const MODULES: [&str; 24] = [
     "util/types",
 ];
 
-/// Returns `true` if this is the name of a built-in module, with or without the scheme `node:`.
+/// Returns `true` if this is the name of a built-in module, with or without the scheme `node:`. As in Node, `test` needs
+/// the scheme.
 fn is_module(name: &str) -> bool {
-    MODULES.contains(&name.strip_prefix("node:").unwrap_or(name))
+    name != "test" && MODULES.contains(&name.strip_prefix("node:").unwrap_or(name))
 }
 
 /// Maximum number of steps of one search for modules to create: two per package (`node/imports.js` limits the number of

@@ -113,7 +113,7 @@
   // The lazily loaded modules of `require` by name, with the files that define them.
   $.node = { __proto__: null };
   const MODULES = {
-    assert: 'assert', 'assert/strict': 'assert', buffer: 'buffer', console: 'process', crypto: 'crypto', events: 'events', 'fs/promises': 'promises', module: 'modules',
+    assert: 'assert', 'assert/strict': 'assert', buffer: 'buffer', console: 'process', crypto: 'crypto', events: 'events', 'fs/promises': 'promises', module: 'modules', 'node:test': 'test',
     os: 'process', 'path/win32': 'windows', perf_hooks: 'process', process: 'process', querystring: 'url', string_decoder: 'buffer', timers: 'process', sys: 'util', tty: 'process',
     'timers/promises': 'process', url: 'url', util: 'util', 'util/types': 'util',
   };

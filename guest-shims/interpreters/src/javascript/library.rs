@@ -24,7 +24,7 @@ const INTL: &[(&str, &str)] = &intl! {
 };
 
 /// The files by path, sorted. Multi-line strings are not allowed in the files, because indentation is removed.
-pub(super) const FILES: [(&str, &str); 29] = [
+pub(super) const FILES: [(&str, &str); 30] = [
     ("csv-simple.js", include_str!("../../vendor_js/csv-simple.js")),
     ("json-utils.js", include_str!("../../vendor_js/json-utils.js")),
     ("node/args.js", include_str!("node/args.js")),
@@ -49,6 +49,7 @@ pub(super) const FILES: [(&str, &str); 29] = [
     ("node/performance.js", include_str!("node/performance.js")),
     ("node/process.js", include_str!("node/process.js")),
     ("node/promises.js", include_str!("node/promises.js")),
+    ("node/test.js", include_str!("node/test.js")),
     ("node/url.js", include_str!("node/url.js")),
     ("node/util.js", include_str!("node/util.js")),
     ("node/windows.js", include_str!("node/windows.js")),

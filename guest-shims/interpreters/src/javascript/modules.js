@@ -10,7 +10,9 @@
   const builtin = (name) => {
     if (typeof name !== 'string') return undefined;
     const plain = name.startsWith('node:') ? name.slice(5) : name;
-    return Object.hasOwn(node, plain) ? node[plain] : undefined;
+    if (Object.hasOwn(node, plain)) return node[plain];
+    // `node:test` exists only under this name.
+    return Object.hasOwn(node, name) ? node[name] : undefined;
   };
   const require = (name) => builtin(name) ?? $.modules.load($.modules.resolve(name, $.mainFile()));
   require.resolve = (name) => $.modules.resolve(name, $.mainFile());

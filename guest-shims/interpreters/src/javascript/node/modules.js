@@ -13,7 +13,7 @@
     'the sandbox has no network': ['http', 'https', 'http2', 'net', 'tls', 'dns', 'dns/promises', 'dgram', 'node-fetch', 'axios', 'undici', 'got', 'ws', 'express', 'request'],
     'the sandbox has no child processes': ['child_process', 'cluster'],
     'the sandbox has no threads': ['worker_threads'],
-    'it is not available in the sandbox': ['stream', 'stream/promises', 'readline', 'readline/promises', 'zlib', 'vm', 'v8', 'repl', 'inspector', 'async_hooks', 'diagnostics_channel', 'test', 'sqlite', 'wasi'],
+    'it is not available in the sandbox': ['stream', 'stream/promises', 'readline', 'readline/promises', 'zlib', 'vm', 'v8', 'repl', 'inspector', 'async_hooks', 'diagnostics_channel', 'sqlite', 'wasi'],
   };
   const names = () => Object.keys(node).filter((name) => !name.includes('/'));
   const vendored = () => {

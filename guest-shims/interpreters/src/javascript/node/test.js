@@ -1,0 +1,278 @@
+'use strict';
+// `require('node:test')`: runs tests one after the other, and prints the results like Node's reporter `spec`.
+{
+  const $ = $glovebox;
+  const { inspectWith, writeOut } = $;
+  const { assert, process } = $.node;
+  const { clearTimeout, performance, setTimeout } = $.builtins;
+
+  // The result of a test that failed. `kind` is `code`, `cancelled`, or `subtests`, whose error is not printed.
+  class TestFailure extends Error {
+    constructor(reason, kind) {
+      super(`${reason}`);
+      Object.assign(this, { reason, kind });
+    }
+  }
+  const failureOf = (thrown) => (thrown instanceof TestFailure ? thrown : Object.assign(new TestFailure('', 'code'), { reason: thrown }));
+  const cancelled = (reason) => new TestFailure(reason, 'cancelled');
+  const PENDING = 'Promise resolution is still pending but the event loop has already resolved';
+
+  // The test or suite whose function is being called.
+  let current;
+  // Calls a function of a test. A function with two parameters ends by calling the second one.
+  const call = async (body, context, item = current) => {
+    let finish;
+    const finished = new Promise((resolve, reject) => {
+      let calls = 0;
+      finish = (error) => {
+        if (++calls > 1) throw new TestFailure('callback invoked multiple times', 'code');
+        if (error) reject(error);
+        else resolve();
+      };
+    });
+    finished.catch(() => {});
+    const outer = current;
+    current = item;
+    try {
+      if (body.length !== 2) return body(context);
+      if (body(context, finish) instanceof Promise) throw new TestFailure('passed a callback but also returned a Promise', 'code');
+    } finally {
+      current = outer;
+    }
+    return finished;
+  };
+
+  // Returns the position of the script's call, as `file:line:column`.
+  const callerOf = () => /([^\s(]+:\d+:\d+)\)?$/m.exec($.text.framesOf(new Error()))?.[1];
+  const noteOf = (value, missing) => (value === undefined ? '' : ` # ${typeof value === 'string' && value !== '' ? value : missing}`);
+
+  // A test, a suite, or the root of the tests of an execution.
+  class Item {
+    constructor(parent, name, { skip, todo, timeout }, body) {
+      Object.assign(this, { parent, name, body, timeout, skip: skip || undefined, todo: todo || undefined, isSuite: false, isShown: false, failure: undefined });
+      Object.assign(this, { root: parent?.root ?? this, depth: parent === undefined ? -1 : parent.depth + 1, duration: 0, notes: [], end: Promise.resolve() });
+      Object.assign(this, { children: [], hooks: { before: [], after: [], beforeEach: [], afterEach: [] }, at: callerOf() });
+    }
+    // Waits for a promise until no work is left.
+    wait(promise) {
+      return Promise.race([promise, this.root.ending]);
+    }
+    async runHooks(name, context) {
+      const isOnce = name === 'before' || name === 'after';
+      for (const hook of isOnce ? this.hooks[name].splice(0) : this.hooks[name]) await this.wait(call(hook, context));
+    }
+    async attempt(action) {
+      try {
+        await action();
+      } catch (thrown) {
+        this.failure ??= failureOf(thrown);
+      }
+    }
+    async run() {
+      if (this.root.hasEnded) return this.cancel(PENDING);
+      const begun = performance.now();
+      if (this.skip === undefined) await (this.isSuite ? this.runSuite() : this.runTest());
+      const failed = this.children.filter((child) => child.hasFailed()).length;
+      if (failed > 0) this.failure ??= new TestFailure(`${failed} subtests failed`, 'subtests');
+      this.duration = Math.round((performance.now() - begun) * 1e6) / 1e6;
+      return this.report();
+    }
+    async runTest() {
+      const context = contextOf(this);
+      const above = [];
+      for (let item = this.parent; item !== undefined; item = item.parent) above.push(item);
+      let timer;
+      await this.attempt(async () => {
+        await this.parent.runHooks('before', contextOf(this.parent));
+        for (const item of above.toReversed()) await item.runHooks('beforeEach', context);
+        const work = [call(this.body, context, this)];
+        if (this.timeout < 2 ** 31) {
+          work.push(new Promise((_, reject) => {
+            timer = setTimeout(() => reject(cancelled(`test timed out after ${this.timeout}ms`)), this.timeout);
+            timer.unref();
+          }));
+        }
+        await this.wait(Promise.race(work));
+      });
+      clearTimeout(timer);
+      if (this.failure !== undefined) this.controller?.abort();
+      for (let end; end !== this.end; await end) end = this.end;
+      for (const item of above) await this.attempt(() => item.runHooks('afterEach', context));
+      await this.attempt(() => this.runHooks('after', context));
+      context.mock.restoreAll();
+    }
+    async runSuite() {
+      const context = contextOf(this);
+      await this.attempt(async () => {
+        await this.wait(this.built);
+        await this.parent.runHooks('before', contextOf(this.parent));
+        await this.runHooks('before', context);
+      });
+      for (const child of this.children) await (this.failure === undefined ? child.run() : child.cancel('test did not finish before its parent and was cancelled'));
+      await this.attempt(() => this.runHooks('after', context));
+    }
+    cancel(reason) {
+      for (const child of this.children) child.cancel(reason);
+      this.failure = cancelled(reason);
+      this.report();
+    }
+    hasFailed() {
+      return this.failure !== undefined && this.todo === undefined;
+    }
+    result(indent, before = '') {
+      const { duration, failure, name, skip, todo } = this;
+      const mark = skip !== undefined ? '﹣' : failure === undefined ? '✔' : '✖';
+      const time = duration > 0 ? ` (${duration}ms)` : '';
+      const title = `${indent}${mark} ${name}${time}${skip === undefined ? noteOf(todo, 'TODO') : noteOf(skip, 'SKIP')}`;
+      if (failure === undefined || failure.kind === 'subtests') return title;
+      return `${title}${before}\n${indent}  ${inspectWith(failure.reason, { breakLength: Infinity }).replaceAll('\n', `\n${indent}  `)}\n`;
+    }
+    report() {
+      let text = '';
+      for (let item = this.parent; item !== this.root && !item.isShown; item = item.parent) {
+        item.isShown = true;
+        text = `${'  '.repeat(item.depth)}▶ ${item.name}\n${text}`;
+      }
+      const indent = '  '.repeat(this.depth);
+      writeOut(`${text}${this.result(indent, this.isShown ? '\n' : '')}\n${this.notes.map((note) => `${indent}ℹ ${note}\n`).join('')}`);
+      const { counts, failed } = this.root;
+      if (this.failure !== undefined && this.failure.kind !== 'subtests') failed.push(this);
+      if (!this.isSuite) counts.tests++;
+      counts[this.isSuite ? 'suites' : this.skip !== undefined ? 'skipped' : this.todo !== undefined ? 'todo' : this.failure === undefined ? 'pass' : this.failure.kind === 'cancelled' ? 'cancelled' : 'fail']++;
+    }
+  }
+
+  // The root of the running execution's tests.
+  let root;
+  const rootOf = () => {
+    const execution = $.entered();
+    if (root?.execution === execution) return root;
+    const begun = performance.now();
+    const made = Object.assign(new Item(undefined, '<root>', {}), { execution, failed: [], counts: { tests: 0, suites: 0, pass: 0, fail: 0, cancelled: 0, skipped: 0, todo: 0, duration_ms: 0 } });
+    made.ending = new Promise((_, reject) => {
+      made.stop = () => reject(cancelled(PENDING));
+    });
+    made.ending.catch(() => {});
+    root = made;
+    process.once('beforeExit', async () => {
+      if (root !== made) return;
+      made.hasEnded = true;
+      made.stop();
+      await made.end;
+      await made.attempt(() => Promise.all(made.hooks.after.map((hook) => call(hook, contextOf(made)))));
+      if (made.failure !== undefined || made.children.some((child) => child.hasFailed())) process.exitCode = 1;
+      made.counts.duration_ms = Math.round((performance.now() - begun) * 1e6) / 1e6;
+      writeOut(Object.keys(made.counts).map((name) => `ℹ ${name} ${made.counts[name]}\n`).join(''));
+      const shown = made.failed.flatMap((item) => [...(item.at === undefined ? [] : [`test at ${item.at}`]), item.result('')]);
+      if (shown.length > 0) writeOut(['\n✖ failing tests:\n', ...shown].join('\n'));
+      root = undefined;
+    });
+    return made;
+  };
+
+  // Adds a test or a suite. The arguments before the function are optional.
+  const add = (parent, isSuite, [first, second, third], extra) => {
+    const name = typeof first === 'string' ? first : undefined;
+    const [options, body] = [[first, second], [second, third]].map(([settings, given]) => (typeof settings === 'function' ? [{}, settings] : [settings ?? {}, given]))[name === undefined ? 0 : 1];
+    const called = typeof body === 'function' ? body : () => {};
+    const item = new Item(parent, name || called.name || '<anonymous>', { ...(typeof options === 'object' ? options : {}), ...extra }, called);
+    item.isSuite = isSuite;
+    parent.children.push(item);
+    if (isSuite) {
+      item.built = item.skip === undefined ? call(called, contextOf(item), item) : Promise.resolve();
+      item.built.catch(() => {});
+    }
+    if (parent.isSuite) return undefined;
+    parent.end = parent.end.then(() => item.run());
+    return parent.end;
+  };
+  const parentOf = () => (current?.root === rootOf() ? current : rootOf());
+  const adder = (isSuite, name) => {
+    const made = (extra, own) => ({ [own]: (...args) => add(parentOf(), isSuite, args, extra) })[own];
+    return Object.assign(made({}, name), { skip: made({ skip: true }, 'skip'), todo: made({ todo: true }, 'todo'), only: made({}, 'only') });
+  };
+  const hook = (name, target) => ({
+    [name](body) {
+      if (typeof body !== 'function') throw $.functionError('fn', body);
+      target().hooks[name].push(body);
+    },
+  })[name];
+  const HOOKS = ['before', 'after', 'beforeEach', 'afterEach'];
+
+  // Returns the object that the function of a test, a suite or a hook receives.
+  const contextOf = (item) => {
+    const context = {
+      name: item.name,
+      get signal() {
+        return (item.controller ??= new AbortController()).signal;
+      },
+    };
+    if (item.isSuite) return context;
+    for (const name of HOOKS) context[name] = hook(name, () => item);
+    return Object.assign(context, {
+      assert,
+      mock: new MockTracker(),
+      diagnostic: (message) => void item.notes.push(message),
+      skip: (message = true) => void (item.skip = message),
+      todo: (message = true) => void (item.todo = message),
+      test: (...args) => add(item, false, args, {}),
+    });
+  };
+
+  // Replaces functions with functions that record their calls.
+  class MockTracker {
+    #restores = [];
+    fn(original = () => {}, implementation = original) {
+      let body = implementation;
+      const calls = [];
+      const mocked = function (...args) {
+        const call = { arguments: args, error: undefined, result: undefined, stack: new Error(), target: new.target, this: this };
+        try {
+          return (call.result = new.target === undefined ? body.apply(this, args) : Reflect.construct(body, args));
+        } catch (error) {
+          call.error = error;
+          throw error;
+        } finally {
+          calls.push(call);
+        }
+      };
+      const mock = {
+        get calls() {
+          return [...calls];
+        },
+        callCount: () => calls.length,
+        mockImplementation(next) {
+          body = next;
+        },
+        resetCalls() {
+          calls.length = 0;
+        },
+        restore() {
+          body = original;
+        },
+      };
+      this.#restores.push(() => mock.restore());
+      return Object.defineProperties(mocked, { name: { value: original.name }, length: { value: original.length }, mock: { value: mock } });
+    }
+    method(object, name, implementation = object[name]) {
+      if (typeof object[name] !== 'function') throw $.functionError('methodName', object[name]);
+      const own = Object.getOwnPropertyDescriptor(object, name);
+      const mocked = this.fn(object[name], implementation);
+      mocked.mock.restore = () => (own === undefined ? delete object[name] : Object.defineProperty(object, name, own));
+      Object.defineProperty(object, name, { value: mocked, writable: true, configurable: true, enumerable: own?.enumerable ?? false });
+      return mocked;
+    }
+    restoreAll() {
+      this.#restores.forEach((restore) => restore());
+    }
+    reset() {
+      this.restoreAll();
+      this.#restores = [];
+    }
+  }
+
+  const test = adder(false, 'test');
+  const describe = adder(true, 'describe');
+  const hooks = Object.fromEntries(HOOKS.map((name) => [name, hook(name, parentOf)]));
+  $.node['node:test'] = Object.assign(test, hooks, { describe, it: test, suite: describe, test, mock: new MockTracker() });
+}
