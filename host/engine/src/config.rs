@@ -161,6 +161,8 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
     config
         // Metered code counts its fuel itself and calls the host after each slice of fuel.
         .epoch_interruption(metering == Metering::None)
+        // The hints say that checks seldom call the host.
+        .wasm_branch_hinting(true)
         // Guests are core modules and need no support for concurrency, which would change their compiled code.
         .concurrency_support(false)
         .max_wasm_stack(recycled::GUEST_STACK_BYTES)

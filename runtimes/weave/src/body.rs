@@ -81,14 +81,21 @@ pub(crate) struct FunctionFrame {
     pub(crate) stack_bytes: Option<i32>,
 }
 
-/// Returns the rewritten function.
+/// A rewritten function.
+pub(crate) struct RewrittenFunction {
+    pub(crate) code: Function,
+    /// The offsets in `code` of the branches that call the host if a counter is negative.
+    pub(crate) checks: Vec<u32>,
+}
+
+/// Rewrites a function.
 pub(crate) fn rewrite(
     module: &Module<'_>,
     body: &FunctionBody<'_>,
     frame: FunctionFrame,
     work: &Instrumentation,
     shift: &mut Shift,
-) -> Result<Function, WeaveError> {
+) -> Result<RewrittenFunction, WeaveError> {
     let wrong = WeaveError::invalid(module.name);
     let (locals, count) = read_locals(body, frame.parameters, shift).map_err(WeaveError::encoding(module.name))?;
     let operators: Vec<_> =
@@ -109,7 +116,7 @@ pub(crate) fn rewrite(
             writer.operator(operator, *step, &again);
         }
     }
-    Ok(writer.code)
+    Ok(RewrittenFunction { code: writer.code, checks: writer.checks })
 }
 
 type Locals = Vec<(u32, ValType)>;
@@ -130,6 +137,8 @@ fn read_locals(
 
 struct Writer<'w> {
     code: Function,
+    /// The offsets of the branches of checks.
+    checks: Vec<u32>,
     work: &'w Instrumentation,
     frame: FunctionFrame,
     /// `true` if a generated block contains the function's code, so that branches to the function's end reach the code
@@ -170,9 +179,20 @@ impl<'w> Writer<'w> {
         let length = local(work.fuel.is_some() && has_lengths, ValType::I32);
         let rethrows = charges.catches_all && work.tag.is_some();
         let is_wrapped = rethrows || ((work.fuel.is_some() || knows_depth) && charges.branches_out);
-        let catches = charges.catches;
-        let code = Function::new(locals);
-        Self { code, work, frame, is_wrapped, rethrows, catches, nesting: 0, is_saved: false, fuel, depth, length }
+        Self {
+            code: Function::new(locals),
+            checks: Vec::new(),
+            work,
+            frame,
+            is_wrapped,
+            rethrows,
+            catches: charges.catches,
+            nesting: 0,
+            is_saved: false,
+            fuel,
+            depth,
+            length,
+        }
     }
 
     fn begin(&mut self, charge: i64) {
@@ -403,8 +423,10 @@ impl<'w> Writer<'w> {
     /// the depth counter.
     fn check_top(&mut self, fuel: Fuel) {
         let mut code = self.code.instructions();
-        code.i64_const(0).i64_lt_s().if_(BlockType::Empty);
-        code.local_get(self.fuel).call(fuel.halt).local_set(self.fuel).end();
+        code.i64_const(0).i64_lt_s();
+        self.checks.push(u32::try_from(self.code.byte_len()).unwrap_or(u32::MAX));
+        let mut code = self.code.instructions();
+        code.if_(BlockType::Empty).local_get(self.fuel).call(fuel.halt).local_set(self.fuel).end();
     }
 
     /// Reserves the function's stack usage if its calls are metered.

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use wasm_encoder::{
-    BlockType, CodeSection, ConstExpr, CustomSection, DataCountSection, DataSection, ElementSection, EntityType,
-    ExportKind, ExportSection, Function, FunctionSection, GlobalSection, GlobalType, ImportSection, MemorySection,
-    StartSection, TableSection, TagKind, TagSection, TagType, TypeSection, ValType, reencode::Reencode,
+    BlockType, BranchHint, BranchHints, CodeSection, ConstExpr, CustomSection, DataCountSection, DataSection,
+    ElementSection, EntityType, ExportKind, ExportSection, Function, FunctionSection, GlobalSection, GlobalType,
+    ImportSection, MemorySection, StartSection, TableSection, TagKind, TagSection, TagType, TypeSection, ValType,
+    reencode::Reencode,
 };
 use wasmparser::{FuncType, TypeRef};
 
@@ -167,6 +168,7 @@ pub(crate) struct Assembly {
     pub(crate) elements: ElementSection,
     code: CodeSection,
     pub(crate) data: DataSection,
+    hints: BranchHints,
     customs: Vec<(String, Vec<u8>)>,
     own_types: HashMap<Signature, u32>,
 }
@@ -240,6 +242,16 @@ impl Assembly {
         self.code.function(body);
     }
 
+    /// Hints that the branches at these offsets in a function are not taken. Call this method for functions in order of
+    /// their indices.
+    pub(crate) fn hint_not_taken(&mut self, function: u32, branches: &[u32]) {
+        if branches.is_empty() {
+            return;
+        }
+        let hint = |branch: &u32| BranchHint { branch_func_offset: *branch, branch_hint_value: 0 };
+        self.hints.function_hints(function, branches.iter().map(hint));
+    }
+
     /// Copies a module's functions without rewriting their operators.
     pub(crate) fn copy_functions(&mut self, module: &Module<'_>, shift: &mut Shift) -> Result<(), WeaveError> {
         for (function, body) in module.own_functions() {
@@ -290,6 +302,9 @@ impl Assembly {
             module.section(&StartSection { function_index });
         }
         module.section(&self.elements).section(&DataCountSection { count: self.data.len() });
+        if !self.hints.is_empty() {
+            module.section(&self.hints);
+        }
         module.section(&self.code).section(&self.data);
         for (name, content) in self.customs {
             module.section(&CustomSection { name: name.into(), data: content.into() });

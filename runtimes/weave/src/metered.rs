@@ -8,7 +8,7 @@ use wasmparser::{Operator, TypeRef};
 
 use crate::{
     WeaveError,
-    body::{self, Fuel, FunctionFrame, Instrumentation},
+    body::{self, Fuel, FunctionFrame, Instrumentation, RewrittenFunction},
     glue::Assembly,
     guest::{Module, count, index},
     plan::Shift,
@@ -40,6 +40,9 @@ pub enum Counter<'a> {
 ///
 /// The host refills the counter in slices that are small enough for timely checks of the time limit, and traps when no
 /// fuel is left. After any other trap, the counter may be out of date.
+///
+/// A custom section hints that the branches of the checks are not taken. Compilers that read it move the calls to the
+/// host out of the way of other code.
 ///
 /// # Errors
 /// Fails if the module is invalid, or uses a WebAssembly feature that weaving does not support.
@@ -99,9 +102,10 @@ pub fn metered(bytes: &[u8], counter: Counter<'_>) -> Result<Vec<u8>, WeaveError
         let Some(of) = module.function_type(function) else { continue };
         let results = assembly.block_of(module.name, of, &mut shift)?;
         let frame = FunctionFrame { parameters: count(of.params()), results, stack_bytes: None };
-        let again = body::rewrite(&module, body, frame, &work, &mut shift)?;
+        let RewrittenFunction { code, checks } = body::rewrite(&module, body, frame, &work, &mut shift)?;
         let signature = module.functions.get(index(function)).copied().unwrap_or_default();
-        assembly.define(signature, &again);
+        assembly.define(signature, &code);
+        assembly.hint_not_taken(shift.function(function), &checks);
     }
     Ok(assembly.finish())
 }

@@ -372,9 +372,9 @@ fn rewrite_functions(
         let Some(of) = module.function_type(function) else { continue };
         let results = assembly.block_of(module.name, of, &mut shift)?;
         let frame = FunctionFrame { parameters: count(of.params()), results, stack_bytes: *stack_bytes };
-        let again = body::rewrite(module, body, frame, work, &mut shift)?;
+        let rewritten = body::rewrite(module, body, frame, work, &mut shift)?;
         let at = module.functions.get(index(function)).copied().unwrap_or_default();
-        assembly.define(at.saturating_add(shift.types), &again);
+        assembly.define(at.saturating_add(shift.types), &rewritten.code);
     }
     Ok(())
 }

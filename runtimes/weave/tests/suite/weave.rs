@@ -7,7 +7,7 @@ use glovebox_runtimes::{
     rewrite::{GlobalKind, MutableGlobal},
 };
 use glovebox_weave::{Counter, Guest, WeaveError, WeaveOptions, weave};
-use wasmparser::{Parser, Payload, Validator, WasmFeatures};
+use wasmparser::{KnownCustom, Operator, Parser, Payload, Validator, WasmFeatures};
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
@@ -24,6 +24,38 @@ fn pinned_binaries_are_supported_by_metering() {
         valid(&metered);
         assert_eq!(metered, glovebox_weave::metered(&binary.bytes, Counter::Own).unwrap());
     }
+}
+
+#[test]
+fn checks_have_hints() {
+    let text = "(module (func (loop (br_if 0 (i32.const 0)))) (func (call 0)))";
+    let metered = glovebox_weave::metered(&wat::parse_str(text).unwrap(), Counter::Own).unwrap();
+    let (mut hints, mut checks) = (Vec::new(), Vec::new());
+    // The function with index 0 is imported.
+    let mut function = 0;
+    for payload in Parser::new(0).parse_all(&metered) {
+        match payload.unwrap() {
+            Payload::CustomSection(section) => {
+                let KnownCustom::BranchHints(functions) = section.as_known() else { continue };
+                for of in functions {
+                    let of = of.unwrap();
+                    let offsets = of.hints.into_iter().map(|hint| hint.unwrap()).filter(|hint| !hint.taken);
+                    hints.extend(offsets.map(|hint| (of.func, hint.func_offset as usize)));
+                }
+            }
+            Payload::CodeSectionEntry(body) => {
+                function += 1;
+                for operator in body.get_operators_reader().unwrap().into_iter_with_offsets() {
+                    let (operator, offset) = operator.unwrap();
+                    if matches!(operator, Operator::If { .. }) {
+                        checks.push((function, offset - body.range().start));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((hints, checks.len()), (checks.clone(), 3));
 }
 
 #[test]
