@@ -51,17 +51,18 @@ fn reaches(crates: &BTreeMap<String, Crate>, from: &str, to: &str) -> bool {
 fn graph(crates: &BTreeMap<String, Crate>) -> String {
     let mut graph = String::from("flowchart TD\n");
     for part in PARTS {
-        let _ = writeln!(graph, "  subgraph {part}");
-        for (name, each) in crates.iter().filter(|(_, each)| each.directory.split('/').next() == Some(part)) {
-            let _ = writeln!(graph, "    {name}[\"{name}<br/>{}\"]", each.directory);
-        }
-        graph += "  end\n";
+        let is_inside = |each: &Crate| each.directory.split('/').next() == Some(part);
+        let names: Vec<&str> =
+            crates.iter().filter(|(_, each)| is_inside(each)).map(|(name, _)| name.as_str()).collect();
+        let _ = writeln!(graph, "  subgraph {part}\n    {}\n  end", names.join(" & "));
     }
     for (name, each) in crates {
-        for (used, is_optional) in &each.uses {
-            if !each.uses.keys().any(|other| other != used && reaches(crates, other, used)) {
-                let arrow = if *is_optional { "-.->" } else { "-->" };
-                let _ = writeln!(graph, "  {name} {arrow} {used}");
+        let is_implied = |used: &str| each.uses.keys().any(|other| other != used && reaches(crates, other, used));
+        for (arrow, optional) in [("-->", false), ("-.->", true)] {
+            let shown = each.uses.iter().filter(|(used, is_optional)| **is_optional == optional && !is_implied(used));
+            let used: Vec<&str> = shown.map(|(used, _)| used.as_str()).collect();
+            if !used.is_empty() {
+                let _ = writeln!(graph, "  {name} {arrow} {}", used.join(" & "));
             }
         }
     }
