@@ -61,7 +61,7 @@ fn open_store_of(what: &str, at: &Path, remedy: &str) -> anyhow::Result<Arc<dyn 
         #[cfg(not(feature = "full"))]
         Some(_) => Err(crate::commands::services::missing("object stores").into()),
         #[cfg(feature = "full")]
-        Some(url) => match block_on(glovebox_sessions::ObjectStore::open(url)) {
+        Some(url) => match block_on(glovebox_object_stores::ObjectStore::open(url)) {
             Ok(store) => Ok(Arc::new(store)),
             Err(error @ StoreError::Directory(_)) => Err(failed(remedy, error).into()),
             Err(error) => Err(failed(REMOTE_REMEDY, error).into()),

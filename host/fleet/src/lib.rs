@@ -4,7 +4,7 @@
 //! lost and never applied twice. This crate relies on [Restate](https://restate.dev), a durable-execution engine, for
 //! these guarantees: each session is a virtual object of the engine. Restate serializes and journals the requests of a
 //! session, and retries them on another node if a machine fails. A session's bytes are immutable blobs in an object
-//! store ([`glovebox_sessions::BlobStore`]); the session's state in the engine names the current blob.
+//! store ([`glovebox_object_stores::BlobStore`]); the session's state in the engine names the current blob.
 //!
 //! * [`FleetUrl`]: the address of the engine.
 //! * [`FleetClient`]: requests executions, from any machine.

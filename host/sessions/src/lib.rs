@@ -1,7 +1,7 @@
 //! Sessions of [`glovebox`] that outlive their process: live sessions in memory, hibernated sessions in a store.
 //!
 //! * [`Sessions`]: resumes the sessions of a [`SessionStore`] on demand, and hibernates idle sessions.
-//! * [`DirectoryStore`]: a store in a directory. `ObjectStore`, with the `object-store` feature: a store in a bucket.
+//! * [`DirectoryStore`]: a store in a directory. The crate `glovebox-object-stores` contains a store in a bucket.
 //! * [`StorePolicy`]: decides when sessions are saved, and limits how many stay live.
 //! * [`PruneLimits`]: limits for the removal of old sessions.
 //!
@@ -15,10 +15,9 @@ pub use manager::{
     ActiveSession, HibernateReport, IdleThread, ListedPage, ListedSession, NewSession, Save, SessionGuard, Sessions,
     SessionsBuilder, SessionsError, StorePolicy,
 };
-#[cfg(feature = "object-store")]
-pub use store::{BlobInfo, BlobPage, BlobStore, ObjectStore};
 pub use store::{
     DirectoryStore, ExpectedVersion, PageLimitError, PageRequest, Pages, PruneError, PruneLimits, PruneReason,
-    PruneReport, PruneSkip, PrunedSession, SessionId, SessionIdError, SessionLock, SessionRecord, SessionStore,
-    SkipReason, StoreError, StoredEntry, StoredPage, StoredRecord, StoredSession, StoredVersion, block_on,
+    PruneReport, PruneSkip, PrunedSession, RecordError, SessionId, SessionIdError, SessionLock, SessionRecord,
+    SessionStore, SkipReason, StoreError, StoredEntry, StoredPage, StoredRecord, StoredSession, StoredVersion,
+    block_on,
 };

@@ -14,8 +14,8 @@ use glovebox_fleet::{
     FleetClient, FleetUrl, Node, NodeConfig,
     engine::{LocalEngine, find_program},
 };
+use glovebox_object_stores::BlobStore;
 use glovebox_server::tools::{Callbacks, CallbacksConfig};
-use glovebox_sessions::BlobStore;
 use serde_json::json;
 
 use crate::{

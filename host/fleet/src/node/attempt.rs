@@ -19,8 +19,8 @@ use glovebox::{
     AdvanceError, CancelToken, ExecuteError, Execution, JsonText, Outcome, Request, Resource, Session, Started,
     Step as Progress, Suspended, Timestamp, Tool, ToolAnswer, ToolError, ToolErrorKind, ToolRequest,
 };
+use glovebox_object_stores::BlobError;
 use glovebox_requests::callbacks::{CallbackRequest, CallbackTarget};
-use glovebox_sessions::StoreError;
 use restate_sdk::errors::{HandlerError, TerminalError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -462,8 +462,8 @@ impl From<TerminalError> for StepError {
     }
 }
 
-impl From<StoreError> for StepError {
-    fn from(error: StoreError) -> Self {
+impl From<BlobError> for StepError {
+    fn from(error: BlobError) -> Self {
         Self::Later(glovebox::with_causes(&error))
     }
 }

@@ -6,8 +6,9 @@ use glovebox::{
     BuildError, Engine, ExecuteError, HibernateOptions, JsonText, Language, Policy, ResumeError, ResumeOptions,
     Sandbox, Session, SessionKey, SessionOptions, Suspended, Timestamp, escaped,
 };
+use glovebox_object_stores::BlobStore;
 use glovebox_requests::callbacks::Callbacks;
-use glovebox_sessions::{BlobStore, SessionId};
+use glovebox_sessions::SessionId;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;

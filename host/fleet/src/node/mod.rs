@@ -21,8 +21,8 @@ mod tests;
 use std::time::Duration;
 
 use glovebox::{Clock, Engine, Entropy, Policy, PolicyError, SessionKey};
+use glovebox_object_stores::BlobStore;
 use glovebox_requests::callbacks::Callbacks;
-use glovebox_sessions::BlobStore;
 
 use crate::FleetUrl;
 

@@ -17,8 +17,7 @@ use super::{
 };
 use crate::{
     ExpectedVersion, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredRecord, StoredSession,
-    block_on,
-    store::{self, MAX_WORKSPACE_BYTES},
+    block_on, store,
 };
 
 /// Maximum time to wait for another thread's change before a session is hibernated, removed or replaced, in
@@ -385,5 +384,5 @@ impl LiveSession {
 fn recorded_workspace(sandbox: &Sandbox) -> Option<String> {
     let workspace = sandbox.policy().workspace.as_ref()?;
     let path = workspace.canonicalize().unwrap_or_else(|_| workspace.clone());
-    Some(path.display().to_string()).filter(|path| path.len() <= MAX_WORKSPACE_BYTES)
+    Some(path.display().to_string()).filter(|path| path.len() <= SessionRecord::MAX_WORKSPACE_BYTES)
 }

@@ -19,8 +19,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     ExpectedVersion, PageRequest, RecordError, SessionId, SessionLock, SessionRecord, SessionStore, StoreError,
-    StoredEntry, StoredPage, StoredRecord, StoredSession, StoredVersion, check_length, check_write,
-    record::MAX_WORKSPACE_BYTES,
+    StoredEntry, StoredPage, StoredRecord, StoredSession, StoredVersion,
 };
 
 /// The suffix of session files.
@@ -151,8 +150,8 @@ impl SessionStore for DirectoryStore {
         state: &[u8],
     ) -> Result<StoredVersion, StoreError> {
         let id = lock.id();
-        check_write(lock, record, state, Self::MAX_STATE_BYTES, |reason| self.unreadable(id, reason))?;
         let name = file_name(id);
+        lock.check_write(record, state, Self::MAX_STATE_BYTES, || self.dir.path_of(&name))?;
         let failed = |error| CacheError::io("write", &self.dir.path_of(&name), error);
         let version = StoredVersion::random();
         let mut file = self.dir.create()?;
@@ -169,7 +168,7 @@ impl SessionStore for DirectoryStore {
         let Some(SessionFile { mut file, head, .. }) = self.read(id)? else { return Ok(None) };
         let (stored, start) = head.map_err(|reason| self.unreadable(id, reason))?;
         let bytes = stored.record.bytes;
-        check_length(id, bytes, Self::MAX_STATE_BYTES)?;
+        stored.record.check_length(Self::MAX_STATE_BYTES)?;
         let mut state = Vec::new();
         // Read one byte more than recorded, to detect a file that is too long.
         let max = bytes.saturating_add(1);
@@ -227,7 +226,7 @@ const VERSION: &str = "2";
 
 /// Maximum size of a head in bytes. A head needs 600 bytes plus the workspace's path, which JSON can expand to six
 /// times its length.
-const MAX_HEAD_BYTES: usize = 4096 + 6 * MAX_WORKSPACE_BYTES;
+const MAX_HEAD_BYTES: usize = 4096 + 6 * SessionRecord::MAX_WORKSPACE_BYTES;
 
 /// Encodes a record as two lines of text. The first line contains the magic, the format version, the write version and
 /// the digest. The second line contains the record as JSON. The state follows in the file.
@@ -297,10 +296,11 @@ mod tests {
         let store = DirectoryStore::open(dir.path()).unwrap();
         let id = SessionId::new("a").unwrap();
         let max = DirectoryStore::MAX_STATE_BYTES;
-        check_length(&id, max - 1, max).unwrap();
-        check_length(&id, max, max).unwrap();
-        let bytes = max + 1;
         let at = Timestamp::from_unix_ms(0);
+        for bytes in [max - 1, max] {
+            SessionRecord::new(id.clone(), at, bytes).check_length(max).unwrap();
+        }
+        let bytes = max + 1;
         let record = SessionRecord {
             id: id.clone(),
             created_at: at,

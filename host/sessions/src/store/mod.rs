@@ -1,8 +1,6 @@
 //! Stores of hibernated sessions and their records, and session locks.
 
 mod directory;
-#[cfg(feature = "object-store")]
-mod objects;
 mod prune;
 mod record;
 #[cfg(test)]
@@ -23,13 +21,10 @@ use glovebox_runtimes::CacheError;
 use glovebox_vfs::{escaped, escaped_text};
 
 pub use directory::DirectoryStore;
-#[cfg(feature = "object-store")]
-pub use objects::{BlobInfo, BlobPage, BlobStore, ObjectStore};
 pub use prune::{
     PageLimitError, PageRequest, Pages, PruneError, PruneLimits, PruneReason, PruneReport, PruneSkip, PrunedSession,
     SkipReason, StoredPage,
 };
-pub(crate) use record::MAX_WORKSPACE_BYTES;
 pub use record::{
     ExpectedVersion, SessionId, SessionIdError, SessionRecord, StoredEntry, StoredRecord, StoredSession, StoredVersion,
 };
@@ -148,6 +143,28 @@ impl SessionLock {
     pub fn guard<T: Any>(&self) -> Option<&T> {
         self.guard.downcast_ref()
     }
+
+    /// Checks a write before a store performs it. `path` names the session's file or object in the error.
+    ///
+    /// # Errors
+    /// [`StoreError::NotLocked`] if `record` is not for the locked session, [`StoreError::Damaged`] if the recorded
+    /// length differs from the state's length, and [`StoreError::TooLarge`] if the state has more than `max_bytes`
+    /// bytes.
+    pub fn check_write(
+        &self,
+        record: &SessionRecord,
+        state: &[u8],
+        max_bytes: u64,
+        path: impl FnOnce() -> PathBuf,
+    ) -> Result<(), StoreError> {
+        if record.id != self.id {
+            return Err(StoreError::NotLocked { id: record.id.clone(), locked: self.id.clone() });
+        }
+        if record.bytes != state.len() as u64 {
+            return Err(RecordError::from("it does not have the recorded length").of_session(&self.id, path()));
+        }
+        record.check_length(max_bytes)
+    }
 }
 
 impl fmt::Debug for SessionLock {
@@ -156,39 +173,26 @@ impl fmt::Debug for SessionLock {
     }
 }
 
-/// Fails if `record` is not for the locked session, if the recorded length differs from the state's length, or if the
-/// state has more than `max` bytes. `damaged` creates the error for a wrong length.
-fn check_write(
-    lock: &SessionLock,
-    record: &SessionRecord,
-    state: &[u8],
-    max: u64,
-    damaged: impl FnOnce(&'static str) -> StoreError,
-) -> Result<(), StoreError> {
-    if record.id != lock.id {
-        return Err(StoreError::NotLocked { id: record.id.clone(), locked: lock.id.clone() });
-    }
-    if record.bytes != state.len() as u64 {
-        return Err(damaged("it does not have the recorded length"));
-    }
-    check_length(&lock.id, record.bytes, max)
-}
-
-fn check_length(id: &SessionId, bytes: u64, max: u64) -> Result<(), StoreError> {
-    if bytes > max { Err(StoreError::TooLarge { id: id.clone(), bytes, max }) } else { Ok(()) }
-}
-
-/// The reason why a stored record cannot be read.
+/// The reason why a store cannot read a session's record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-enum RecordError {
+pub enum RecordError {
+    /// The record is damaged, in the described way.
     #[error("{0}")]
     Damaged(String),
+    /// A later version of Glovebox wrote the record.
     #[error("the record has format version {found}, but this program reads versions up to {known}")]
-    Format { found: u32, known: u32 },
+    Format {
+        /// The record's format version.
+        found: u32,
+        /// The latest format version that this program reads.
+        known: u32,
+    },
 }
 
 impl RecordError {
-    fn of_session(self, id: &SessionId, path: PathBuf) -> StoreError {
+    /// Converts the reason to the error for a session. `path` is the session's file, or the URL of its object.
+    #[must_use]
+    pub fn of_session(self, id: &SessionId, path: PathBuf) -> StoreError {
         let id = id.clone();
         match self {
             Self::Damaged(reason) => StoreError::Damaged { id, path, reason },
@@ -278,7 +282,6 @@ pub enum StoreError {
         id: SessionId,
     },
     /// The text is not the URL of a store.
-    #[cfg(feature = "object-store")]
     #[error(
         "`{url}` is not the URL of a store: {reason}; use `s3://BUCKET/PREFIX`, `gs://…`, `az://…`, `file:///DIRECTORY` or `memory://NAME`",
         url = escaped(.url), reason = escaped_text(.reason)
@@ -290,7 +293,6 @@ pub enum StoreError {
         reason: String,
     },
     /// An object store did not respond, or rejected the operation.
-    #[cfg(feature = "object-store")]
     #[error("the store `{url}` could not {action}; check that it is reachable, and check its credentials in the environment", url = escaped(.url))]
     Remote {
         /// The store's URL.
@@ -301,38 +303,12 @@ pub enum StoreError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// An object store does not provide a guarantee that sessions require.
-    #[cfg(feature = "object-store")]
     #[error("the store `{url}` cannot store sessions: {reason}; use another store", url = escaped(.url), reason = escaped_text(.reason))]
     Unfit {
         /// The store's URL.
         url: String,
         /// The observed behaviour that makes the store unsuitable.
         reason: String,
-    },
-    /// A blob exceeds the size limit.
-    #[cfg(feature = "object-store")]
-    #[error("blob `{name}` is {bytes} bytes; the maximum is {max}; store a smaller blob", name = escaped(.name))]
-    BlobTooLarge {
-        /// The blob's name.
-        name: String,
-        /// The length of the blob in bytes.
-        bytes: u64,
-        /// The limit in bytes.
-        max: u64,
-    },
-    /// A blob with this name already exists and has different contents.
-    #[cfg(feature = "object-store")]
-    #[error("blob `{name}` already exists with other contents, and blobs are immutable; use another name", name = escaped(.name))]
-    BlobExists {
-        /// The blob's name.
-        name: String,
-    },
-    /// The text is not a valid blob name.
-    #[cfg(feature = "object-store")]
-    #[error("`{name}` is not a valid blob name; use at most 512 bytes: parts of 1 to 240 ASCII letters, digits, `.`, `_`, `-` or `!`, separated by `/`", name = escaped(.name))]
-    BlobName {
-        /// The invalid name.
-        name: String,
     },
     /// An error from a third-party store.
     #[error("the session store failed")]

@@ -6,6 +6,8 @@ use glovebox::{Language, Timestamp};
 use glovebox_vfs::escaped;
 use serde::{Deserialize, Serialize};
 
+use super::StoreError;
+
 /// The description of a stored session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,6 +43,9 @@ pub struct SessionRecord {
 }
 
 impl SessionRecord {
+    /// Maximum length of a recorded workspace path: 4,096 bytes, the maximum path length on Linux.
+    pub const MAX_WORKSPACE_BYTES: usize = 4096;
+
     /// Creates the record of a first write of `bytes` bytes. The language is Python, the generation is 1, and the other
     /// fields are empty. The caller sets the fields that it knows.
     #[must_use]
@@ -59,6 +64,15 @@ impl SessionRecord {
             workspace: None,
             bytes,
         }
+    }
+
+    /// Fails if the state is longer than a store's limit. Stores call this function before they write or read a state.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`] if the recorded length exceeds `max_bytes`.
+    pub fn check_length(&self, max_bytes: u64) -> Result<(), StoreError> {
+        let (id, bytes, max) = (self.id.clone(), self.bytes, max_bytes);
+        if bytes > max { Err(StoreError::TooLarge { id, bytes, max }) } else { Ok(()) }
     }
 }
 
@@ -138,9 +152,6 @@ impl StoredEntry {
         self.record.as_ref().map_or(self.stored_at, |record| record.updated_at)
     }
 }
-
-/// Maximum length of a recorded workspace path in bytes: the maximum path length on Linux.
-pub(crate) const MAX_WORKSPACE_BYTES: usize = 4096;
 
 /// The version of a session, which identifies a write. Every write has a different version, even if the bytes are equal
 /// or the session was removed and created again. Only the store that issued a version can interpret it.
@@ -262,7 +273,7 @@ impl From<SessionId> for String {
 ///
 /// Aborts the process if the operating system does not provide random numbers. Otherwise, anyone could guess the ID and
 /// gain access.
-pub(crate) fn random_id() -> String {
+fn random_id() -> String {
     let mut random = [0; 16];
     if let Err(error) = getrandom::fill(&mut random) {
         tracing::error!(target: "glovebox", %error, "cannot get random numbers from the operating system");

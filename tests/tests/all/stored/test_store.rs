@@ -2,7 +2,8 @@
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
-use glovebox_sessions::{BlobStore, DirectoryStore, ObjectStore, SessionId, SessionStore, block_on};
+use glovebox_object_stores::{BlobStore, ObjectStore};
+use glovebox_sessions::{DirectoryStore, SessionId, SessionStore, block_on};
 use tempfile::{TempDir, tempdir};
 
 /// A storage location for a single test, initially empty.

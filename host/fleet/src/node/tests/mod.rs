@@ -10,8 +10,8 @@ use std::{
 };
 
 use glovebox::{CancelToken, Engine, EngineConfig, Language, Timestamp, UrlPatterns};
+use glovebox_object_stores::BlobStore;
 use glovebox_requests::callbacks::{Callbacks, CallbacksConfig};
-use glovebox_sessions::BlobStore;
 use serde_json::{Value, json};
 
 use super::{

@@ -12,14 +12,12 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use glovebox_sessions::StoreError;
 
-use crate::store::{
-    StoreError,
-    objects::{
-        ObjectStore,
-        bucket::{Bucket, ListedObject, SharedRuntime, failed},
-        lease::StoreClock,
-    },
+use crate::{
+    ObjectStore,
+    bucket::{Bucket, ListedObject, ObjectContents, SharedRuntime, failed},
+    lease::StoreClock,
 };
 
 /// A sequence of decisions, each between several alternatives. A run repeats the decisions of the previous run up to
@@ -162,14 +160,12 @@ impl Bucket for Memory {
         .await
     }
 
-    async fn get(&self, name: &str, max: u64) -> Result<Option<Bytes>, StoreError> {
+    async fn get(&self, name: &str, max: u64) -> Result<Option<ObjectContents>, StoreError> {
         let found = self.turn(|objects| objects.get(name).map(|object| object.bytes.clone())).await?;
-        match found {
-            Some(found) if found.len() as u64 > max => {
-                Err(StoreError::BlobTooLarge { name: name.to_owned(), bytes: found.len() as u64, max })
-            }
-            found => Ok(found),
-        }
+        Ok(found.map(|found| match found.len() as u64 {
+            bytes if bytes > max => ObjectContents::TooLong { bytes },
+            _ => ObjectContents::Bytes(found),
+        }))
     }
 
     async fn delete(&self, name: &str) -> Result<(), StoreError> {

@@ -12,6 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use glovebox_runtimes::{guard::GuardedDirectory, trusted_dir::TrustedDir};
+use glovebox_sessions::StoreError;
 use http_body_util::BodyExt as _;
 use object_store::{
     BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig,
@@ -29,8 +30,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use url::Url;
 
-use super::bucket;
-use crate::store::StoreError;
+use crate::bucket;
 
 /// Maximum number of retries after a transient failure, with exponential backoff and jitter.
 const RETRIES: usize = 6;
@@ -45,14 +45,14 @@ const RETRY_TIMEOUT: Duration = Duration::from_secs(15);
 const STAGED: Duration = Duration::from_secs(60 * 60);
 
 /// A resolved store URL.
-pub(super) struct StoreLocation {
-    pub(super) store: Arc<dyn ObjectStore>,
+pub(crate) struct StoreLocation {
+    pub(crate) store: Arc<dyn ObjectStore>,
     /// The prefix of every object name.
-    pub(super) prefix: Path,
+    pub(crate) prefix: Path,
     /// The URL without trailing slashes.
-    pub(super) url: String,
+    pub(crate) url: String,
     /// The directory, if the store is on this machine.
-    pub(super) local: Option<PathBuf>,
+    pub(crate) local: Option<PathBuf>,
     /// A handle that prevents guests from mounting the directory.
     _dir: Option<TrustedDir>,
 }
@@ -66,7 +66,7 @@ impl fmt::Debug for StoreLocation {
 
 impl StoreLocation {
     /// Resolves a URL. Does not connect to the store.
-    pub(super) fn of(text: &str, runtime: &Handle) -> Result<Self, StoreError> {
+    pub(crate) fn of(text: &str, runtime: &Handle) -> Result<Self, StoreError> {
         let wrong = |reason: &str| StoreError::Url { url: shown(text), reason: reason.to_owned() };
         let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
         if url.query().is_some() || url.fragment().is_some() {
@@ -89,7 +89,7 @@ impl StoreLocation {
         Ok(Self { store, prefix, url: display_url(&url), local: None, _dir: None })
     }
 
-    /// Opens a directory, and creates it like a [`DirectoryStore`](crate::DirectoryStore) if it is missing.
+    /// Opens a directory, and creates it like a [`DirectoryStore`](glovebox_sessions::DirectoryStore) if it is missing.
     fn in_directory(url: &Url) -> Result<Self, StoreError> {
         let path: PathBuf = url
             .to_file_path()
@@ -154,7 +154,7 @@ fn failed(url: &str, action: &str, source: object_store::Error) -> StoreError {
 }
 
 /// Shortens a URL for messages. Removes the parts that may contain a password or signature.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     match (text.split_once("://"), text.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
@@ -173,7 +173,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connector that creates the HTTP client when a store is opened.
 #[derive(Debug)]
-struct Connector(pub(super) Handle);
+struct Connector(Handle);
 
 #[derive(Debug)]
 struct Client(reqwest::Client);

@@ -10,7 +10,7 @@
 //! process has acquired the lease.
 //!
 //! Leases only prevent wasted work. Consistency does not depend on them. A holder that was frozen for longer than its
-//! lease notices the loss only at the next renewal. Until then, the session's [log](super::log) rejects the holder's
+//! lease notices the loss only at the next renewal. Until then, the session's [log](crate::log) rejects the holder's
 //! writes, because the log checks versions instead of times.
 //!
 //! [`Holder`] records writes with an unknown outcome. [`probe`] checks whether a store is suitable for sessions, and
@@ -22,14 +22,14 @@ use std::{
 };
 
 use bytes::Bytes;
+use glovebox_sessions::{ExpectedVersion, SessionId, StoreError, StoredVersion};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::{
-    bucket::{Bucket, CreateOutcome, ListedObject, SharedRuntime, create, failed},
+use crate::{
+    bucket::{Bucket, CreateOutcome, ListedObject, ObjectContents, SharedRuntime, create, failed},
     log::list_numbered,
 };
-use crate::store::{ExpectedVersion, SessionId, StoreError, StoredVersion, record};
 
 /// The time that is added to a lease before it counts as expired, because some stores report times in whole seconds.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -43,24 +43,24 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The store's clock, measured when the store was opened. Independent of the clocks of the machines that use the store.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct StoreClock {
-    pub(super) seen_ms: i64,
-    pub(super) seen_at: Instant,
+pub(crate) struct StoreClock {
+    pub(crate) seen_ms: i64,
+    pub(crate) seen_at: Instant,
 }
 
 impl StoreClock {
-    pub(super) fn now_ms(self) -> i64 {
+    pub(crate) fn now_ms(self) -> i64 {
         self.seen_ms.saturating_add(i64::try_from(self.seen_at.elapsed().as_millis()).unwrap_or(i64::MAX))
     }
 
-    pub(super) fn ms_before_now(self, duration: Duration) -> i64 {
+    pub(crate) fn ms_before_now(self, duration: Duration) -> i64 {
         self.now_ms().saturating_sub(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
     }
 }
 
 /// A held lease. Dropping this value releases the lease.
 #[derive(Debug)]
-pub(super) struct Lease {
+pub(crate) struct Lease {
     stop: Option<oneshot::Sender<()>>,
     released: Mutex<mpsc::Receiver<()>>,
     _background: SharedRuntime,
@@ -78,7 +78,7 @@ impl Drop for Lease {
 
 impl Lease {
     /// Acquires a session's lease. Returns `None` if another process holds the lease.
-    pub(super) async fn take(
+    pub(crate) async fn take(
         bucket: Arc<dyn Bucket>,
         background: &SharedRuntime,
         clock: StoreClock,
@@ -103,7 +103,7 @@ impl Lease {
 
 /// The log of a session's lease.
 #[derive(Debug)]
-pub(super) struct LeaseLog {
+pub(crate) struct LeaseLog {
     bucket: Arc<dyn Bucket>,
     dir: String,
     /// The content of this holder's entries: a random ID and the lease's duration in milliseconds.
@@ -112,14 +112,14 @@ pub(super) struct LeaseLog {
 }
 
 impl LeaseLog {
-    pub(super) fn new(bucket: Arc<dyn Bucket>, lasts: Duration, id: &SessionId) -> Self {
-        let holder = format!("{} {}", record::random_id(), lasts.as_millis());
+    pub(crate) fn new(bucket: Arc<dyn Bucket>, lasts: Duration, id: &SessionId) -> Self {
+        let holder = format!("{} {}", SessionId::random(), lasts.as_millis());
         Self { bucket, dir: format!("leases/{id}!"), holder, lasts }
     }
 
     /// Acquires the lease and returns the number of its entry. Returns `None` if another process holds the lease or
     /// acquired it first.
-    pub(super) async fn take(&self, clock: StoreClock) -> Result<Option<u64>, StoreError> {
+    pub(crate) async fn take(&self, clock: StoreClock) -> Result<Option<u64>, StoreError> {
         let before = self.entries().await?;
         let Some((last, _)) = before.last() else {
             return self.create_highest(1).await;
@@ -169,10 +169,11 @@ impl LeaseLog {
     /// Reads an entry. Returns `None` if the entry does not exist, and empty content if the entry is too long to be
     /// valid.
     async fn read(&self, number: u64) -> Result<Option<Bytes>, StoreError> {
-        match self.bucket.get(&self.name(number), MAX_ENTRY_BYTES).await {
-            Err(StoreError::BlobTooLarge { .. }) => Ok(Some(Bytes::new())),
-            found => found,
-        }
+        let found = self.bucket.get(&self.name(number), MAX_ENTRY_BYTES).await?;
+        Ok(found.map(|found| match found {
+            ObjectContents::Bytes(bytes) => bytes,
+            ObjectContents::TooLong { .. } => Bytes::new(),
+        }))
     }
 
     /// Creates an entry. Returns `true` if this holder now owns the entry.
@@ -181,7 +182,7 @@ impl LeaseLog {
         Ok(create(&*self.bucket, &self.name(number), entry.into()).await? == CreateOutcome::Here)
     }
 
-    pub(super) async fn delete(&self, number: u64) {
+    pub(crate) async fn delete(&self, number: u64) {
         if let Err(error) = self.bucket.delete(&self.name(number)).await {
             tracing::debug!(target: "glovebox", %error, "could not delete a lease; it remains until it expires");
         }
@@ -194,7 +195,7 @@ impl LeaseLog {
 
     /// Creates the next entry and deletes the entry `number`. Returns the number of the new entry, or `None` if another
     /// process took over the lease.
-    pub(super) async fn renew_entry(&self, number: u64) -> Result<Option<u64>, StoreError> {
+    pub(crate) async fn renew_entry(&self, number: u64) -> Result<Option<u64>, StoreError> {
         let next = number.saturating_add(1);
         // If the entry was deleted, the lease expired, and an entry with the same name belongs to another holder.
         if !self.is_ours(number).await? || !self.create(next).await? {
@@ -239,19 +240,19 @@ fn is_held(says: &Bytes, listed: &ListedObject, clock: StoreClock) -> bool {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Holder {
+pub(crate) struct Holder {
     _lease: Option<Lease>,
     /// The versions of writes with an unknown outcome, and the version that these writes expected.
     unsettled: Mutex<Option<(ExpectedVersion, Vec<StoredVersion>)>>,
 }
 
 impl Holder {
-    pub(super) fn new(lease: Lease) -> Self {
+    pub(crate) fn new(lease: Lease) -> Self {
         Self { _lease: Some(lease), ..Self::default() }
     }
 
     /// Records a write before its outcome is known.
-    pub(super) fn record_attempt(&self, expected: &ExpectedVersion, version: &StoredVersion) {
+    pub(crate) fn record_attempt(&self, expected: &ExpectedVersion, version: &StoredVersion) {
         let mut unsettled = self.unsettled.lock();
         match &mut *unsettled {
             Some((same, versions)) if same == expected => versions.push(version.clone()),
@@ -261,7 +262,7 @@ impl Holder {
 
     /// Clears the recorded writes after one write was accepted. Returns the versions of the other writes, which were
     /// rejected or overwritten.
-    pub(super) fn take_other_attempts(&self, accepted: &StoredVersion) -> Vec<StoredVersion> {
+    pub(crate) fn take_other_attempts(&self, accepted: &StoredVersion) -> Vec<StoredVersion> {
         let unsettled = self.unsettled.lock().take();
         let (_, mut versions) = unsettled.unwrap_or((ExpectedVersion::Any, Vec::new()));
         versions.retain(|version| version != accepted);
@@ -269,16 +270,16 @@ impl Holder {
     }
 
     /// Returns `true` if a recorded write expected the version `expected` and satisfies the predicate `is`.
-    pub(super) fn has_attempted(&self, expected: &ExpectedVersion, is: impl Fn(&StoredVersion) -> bool) -> bool {
+    pub(crate) fn has_attempted(&self, expected: &ExpectedVersion, is: impl Fn(&StoredVersion) -> bool) -> bool {
         let unsettled = self.unsettled.lock();
         unsettled.as_ref().is_some_and(|(same, versions)| same == expected && versions.iter().any(is))
     }
 }
 
 /// Tests a store by creating an object twice, reading, listing and deleting it. Returns the store's clock.
-pub(super) async fn probe(bucket: &dyn Bucket) -> Result<StoreClock, StoreError> {
+pub(crate) async fn probe(bucket: &dyn Bucket) -> Result<StoreClock, StoreError> {
     let unfit = |reason: &str| StoreError::Unfit { url: bucket.url().to_owned(), reason: reason.to_owned() };
-    let dir = format!("probes/{}", record::random_id());
+    let dir = format!("probes/{}", SessionId::random());
     let name = format!("{dir}/a");
     let max = 16;
     if !bucket.try_create(&name, "first".into()).await? {
@@ -294,7 +295,7 @@ pub(super) async fn probe(bucket: &dyn Bucket) -> Result<StoreClock, StoreError>
     if created_twice {
         return Err(unfit("it overwrites existing names, so two writers could both succeed"));
     }
-    if read.as_deref() != Some(b"first") {
+    if read != Some(ObjectContents::Bytes("first".into())) {
         return Err(unfit("it does not return the written bytes"));
     }
     let [found] = &*listed else { return Err(unfit("it does not list a written object")) };

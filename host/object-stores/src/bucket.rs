@@ -16,19 +16,19 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use glovebox_sessions::StoreError;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, path::Path as ObjectPath};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use super::location::{StoreLocation, shown};
-use crate::store::StoreError;
+use crate::location::{StoreLocation, shown};
 
 /// Maximum number of attempts to create an object. A failed or refused attempt is retried while the object is absent.
 const CREATE_ATTEMPTS: u32 = 3;
 
 /// A set of named objects. Reads and listings include every write that was acknowledged before they began.
 #[async_trait]
-pub(super) trait Bucket: fmt::Debug + Send + Sync {
+pub(crate) trait Bucket: fmt::Debug + Send + Sync {
     /// Returns the store's URL.
     fn url(&self) -> &str;
 
@@ -37,7 +37,7 @@ pub(super) trait Bucket: fmt::Debug + Send + Sync {
     async fn try_create(&self, name: &str, bytes: Bytes) -> Result<bool, StoreError>;
 
     /// Reads an object of at most `max` bytes. Returns `None` if it is absent.
-    async fn get(&self, name: &str, max: u64) -> Result<Option<Bytes>, StoreError>;
+    async fn get(&self, name: &str, max: u64) -> Result<Option<ObjectContents>, StoreError>;
 
     /// Deletes an object, if it exists.
     async fn delete(&self, name: &str) -> Result<(), StoreError>;
@@ -46,19 +46,26 @@ pub(super) trait Bucket: fmt::Debug + Send + Sync {
     async fn list(&self, dir: &str, after: Option<&str>, limit: usize) -> Result<Vec<ListedObject>, StoreError>;
 }
 
+/// The bytes of an object, unless it has more bytes than a read permits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ObjectContents {
+    Bytes(Bytes),
+    TooLong { bytes: u64 },
+}
+
 /// An object in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ListedObject {
+pub(crate) struct ListedObject {
     /// The name relative to the URL.
-    pub(super) name: String,
-    pub(super) bytes: u64,
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
     /// The time of the write, by the store's clock, in milliseconds since 1970.
-    pub(super) modified_ms: i64,
+    pub(crate) modified_ms: i64,
 }
 
 /// The state of a name after an attempt to create an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CreateOutcome {
+pub(crate) enum CreateOutcome {
     /// The name has the intended bytes.
     Here,
     /// The name has different bytes, which were not changed.
@@ -73,7 +80,7 @@ pub(super) enum CreateOutcome {
 /// The response to a successful request may be lost, and a store such as S3 can refuse a request because of a
 /// concurrent request for the same name. Unless the store confirms the creation, this function compares the existing
 /// object with `bytes`. If no object exists, it retries the creation.
-pub(super) async fn create(bucket: &dyn Bucket, name: &str, bytes: Bytes) -> Result<CreateOutcome, StoreError> {
+pub(crate) async fn create(bucket: &dyn Bucket, name: &str, bytes: Bytes) -> Result<CreateOutcome, StoreError> {
     let mut attempts = 0;
     loop {
         attempts += 1;
@@ -84,8 +91,8 @@ pub(super) async fn create(bucket: &dyn Bucket, name: &str, bytes: Bytes) -> Res
         };
         let max = bytes.len() as u64;
         match bucket.get(name, max).await {
-            Ok(Some(found)) if found == bytes => return Ok(CreateOutcome::Here),
-            Ok(Some(_)) | Err(StoreError::BlobTooLarge { .. }) => return Ok(CreateOutcome::Other),
+            Ok(Some(ObjectContents::Bytes(found))) if found == bytes => return Ok(CreateOutcome::Here),
+            Ok(Some(_)) => return Ok(CreateOutcome::Other),
             Ok(None) if attempts < CREATE_ATTEMPTS => {}
             Ok(None) => return failed.map_or(Ok(CreateOutcome::Gone), Err),
             Err(error) => return Err(failed.unwrap_or(error)),
@@ -94,12 +101,12 @@ pub(super) async fn create(bucket: &dyn Bucket, name: &str, bytes: Bytes) -> Res
 }
 
 /// Returns the error for a store that refuses to create an object although no object has the name.
-pub(super) fn refused(bucket: &dyn Bucket, name: &str) -> StoreError {
+pub(crate) fn refused(bucket: &dyn Bucket, name: &str) -> StoreError {
     failed(bucket, format!("create `{name}`"), "it refuses to create the object, although the name is unused")
 }
 
 /// Returns the error for a failed operation.
-pub(super) fn failed(
+pub(crate) fn failed(
     bucket: &dyn Bucket,
     action: impl Into<String>,
     source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -112,7 +119,7 @@ pub(super) fn failed(
 /// Reads all names in a directory before any metadata. The log of a session has so few names that Linux returns them in
 /// one system call, as a consistent snapshot. A file that is deleted afterwards is listed with length 0, and a read
 /// reports it as absent.
-pub(super) fn list(root: &Path, dir: &str, after: Option<&str>, limit: usize) -> io::Result<Vec<ListedObject>> {
+pub(crate) fn list(root: &Path, dir: &str, after: Option<&str>, limit: usize) -> io::Result<Vec<ListedObject>> {
     let mut names = Vec::new();
     collect(root, dir, &mut names)?;
     names.retain(|name| after.is_none_or(|after| name.as_str() > after));
@@ -161,7 +168,7 @@ fn describe(root: &Path, name: String) -> io::Result<ListedObject> {
 
 /// Removes temporary files that killed writers left behind, if the files are older than `older_than`. `object_store`
 /// first writes each object to a file `NAME#NUMBER`. Failed removals are retried when the store is next opened.
-pub(super) fn remove_staged(root: &Path, older_than: Duration) {
+pub(crate) fn remove_staged(root: &Path, older_than: Duration) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {
         let Ok(kind) = entry.file_type() else { continue };
@@ -194,13 +201,13 @@ const MAX_WAITED_BYTES: u64 = 1 << 30;
 
 /// The objects below a URL. The value is cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Objects {
+pub(crate) struct Objects {
     location: Arc<StoreLocation>,
     background: SharedRuntime,
 }
 
 impl Objects {
-    pub(super) fn open(url: &str) -> Result<Self, StoreError> {
+    pub(crate) fn open(url: &str) -> Result<Self, StoreError> {
         let failed = |source| StoreError::Remote { url: shown(url), action: "be set up".into(), source };
         let background = SharedRuntime::get().map_err(|error| failed(error.into()))?;
         let handle = background.handle().ok_or_else(|| failed("the store was closed".into()))?;
@@ -212,7 +219,7 @@ impl Objects {
         name.split('/').filter(|part| !part.is_empty()).fold(self.location.prefix.clone(), |path, part| path.join(part))
     }
 
-    pub(super) fn background(&self) -> &SharedRuntime {
+    pub(crate) fn background(&self) -> &SharedRuntime {
         &self.background
     }
 
@@ -254,7 +261,7 @@ impl Bucket for Objects {
         created.await
     }
 
-    async fn get(&self, name: &str, max: u64) -> Result<Option<Bytes>, StoreError> {
+    async fn get(&self, name: &str, max: u64) -> Result<Option<ObjectContents>, StoreError> {
         let (store, path) = (Arc::clone(&self.location.store), self.path(name));
         let found = self.run_with_timeout(max.min(MAX_WAITED_BYTES), format!("read `{name}`"), async move {
             let found = match store.get(&path).await {
@@ -264,19 +271,15 @@ impl Bucket for Objects {
             };
             let bytes = found.meta.size;
             if bytes > max {
-                return Ok(Some(Err(bytes)));
+                return Ok(Some(ObjectContents::TooLong { bytes }));
             }
             match found.bytes().await {
-                Ok(bytes) => Ok(Some(Ok(bytes))),
+                Ok(bytes) => Ok(Some(ObjectContents::Bytes(bytes))),
                 Err(object_store::Error::NotFound { .. }) => Ok(None),
                 Err(error) => Err(error),
             }
         });
-        match found.await? {
-            Some(Ok(bytes)) => Ok(Some(bytes)),
-            Some(Err(bytes)) => Err(StoreError::BlobTooLarge { name: name.to_owned(), bytes, max }),
-            None => Ok(None),
-        }
+        found.await
     }
 
     async fn delete(&self, name: &str) -> Result<(), StoreError> {
@@ -342,7 +345,7 @@ const THREADS: usize = 2;
 /// A small runtime that all stores of the process share, so that their futures can be polled inside or outside any
 /// other runtime. The runtime is shut down when the last store is dropped.
 #[derive(Clone)]
-pub(super) struct SharedRuntime(Arc<Threads>);
+pub(crate) struct SharedRuntime(Arc<Threads>);
 
 struct Threads(Option<Runtime>);
 
@@ -363,7 +366,7 @@ impl fmt::Debug for SharedRuntime {
 
 impl SharedRuntime {
     /// Returns the shared runtime. Starts it if necessary.
-    pub(super) fn get() -> io::Result<Self> {
+    pub(crate) fn get() -> io::Result<Self> {
         static SHARED: Mutex<Weak<Threads>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock();
         if let Some(threads) = shared.upgrade() {
@@ -378,13 +381,13 @@ impl SharedRuntime {
     }
 
     /// Returns the handle for spawning tasks.
-    pub(super) fn handle(&self) -> Option<&Handle> {
+    pub(crate) fn handle(&self) -> Option<&Handle> {
         self.0.0.as_ref().map(Runtime::handle)
     }
 
     /// Runs a future on the runtime. Returns `None` if the runtime has shut down. Dropping the returned future does not
     /// cancel the work.
-    pub(super) async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    pub(crate) async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
         match self.handle()?.spawn(work).await {
             Ok(done) => Some(done),
             Err(error) => match error.try_into_panic() {

@@ -1,10 +1,10 @@
 //! Immutable named blobs in a store with a URL.
 
 use bytes::Bytes;
-use glovebox::Timestamp;
+use glovebox::{Timestamp, escaped};
+use glovebox_sessions::StoreError;
 
-use super::bucket::{Bucket as _, CreateOutcome, Objects, create, refused};
-use crate::store::StoreError;
+use crate::bucket::{Bucket as _, CreateOutcome, ObjectContents, Objects, create, refused};
 
 /// A store of immutable blobs with names, in S3 (`s3://BUCKET/PREFIX`), Google Cloud Storage (`gs://`), Azure
 /// (`az://`), a directory (`file:///DIRECTORY`) or this process's memory (`memory://NAME`). Cheap to clone.
@@ -19,9 +19,9 @@ use crate::store::StoreError;
 /// time limit. A `put` can take up to 6 requests.
 ///
 /// ```
-/// use glovebox_sessions::BlobStore;
+/// use glovebox_object_stores::BlobStore;
 ///
-/// # fn main() -> Result<(), glovebox_sessions::StoreError> {
+/// # fn main() -> Result<(), glovebox_object_stores::BlobError> {
 /// let blobs = BlobStore::open("memory://example")?;
 /// let stored = glovebox_sessions::block_on(async {
 ///     blobs.put("sessions/notes/1-ab", b"state".as_slice()).await?;
@@ -56,6 +56,37 @@ pub struct BlobPage {
     pub next: Option<String>,
 }
 
+/// Errors of blob operations.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BlobError {
+    /// The blob exceeds the size limit.
+    #[error("blob `{name}` is {bytes} bytes; the maximum is {max}; store a smaller blob", name = escaped(.name))]
+    TooLarge {
+        /// The blob's name.
+        name: String,
+        /// The length of the blob in bytes.
+        bytes: u64,
+        /// The limit in bytes.
+        max: u64,
+    },
+    /// A blob with this name already exists and has different contents.
+    #[error("blob `{name}` already exists with other contents, and blobs are immutable; use another name", name = escaped(.name))]
+    Exists {
+        /// The blob's name.
+        name: String,
+    },
+    /// The text is not a valid blob name.
+    #[error("`{name}` is not a valid blob name; use at most 512 bytes: parts of 1 to 240 ASCII letters, digits, `.`, `_`, `-` or `!`, separated by `/`", name = escaped(.name))]
+    Name {
+        /// The invalid name.
+        name: String,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 impl BlobStore {
     /// Maximum size of a blob: 1 GiB. Larger blobs are neither written nor read.
     pub const MAX_BYTES: u64 = 1 << 30;
@@ -83,41 +114,45 @@ impl BlobStore {
     /// Writes a blob. Succeeds if the same bytes already exist under this name. Derive names from the contents.
     ///
     /// # Errors
-    /// [`StoreError::BlobExists`] if different bytes exist under this name. The existing blob remains.
-    /// [`StoreError::BlobName`] if the name is invalid. [`StoreError::BlobTooLarge`] if the blob exceeds
-    /// [`MAX_BYTES`](Self::MAX_BYTES). [`StoreError::Remote`] if the store failed. The blob may then exist, and a retry
-    /// is safe.
-    pub async fn put(&self, name: &str, bytes: impl Into<Bytes>) -> Result<(), StoreError> {
+    /// [`BlobError::Exists`] if different bytes exist under this name. The existing blob remains. [`BlobError::Name`] if
+    /// the name is invalid. [`BlobError::TooLarge`] if the blob exceeds [`MAX_BYTES`](Self::MAX_BYTES).
+    /// [`BlobError::Store`] if the store failed. The blob may then exist, and a retry is safe.
+    pub async fn put(&self, name: &str, bytes: impl Into<Bytes>) -> Result<(), BlobError> {
         let bytes = bytes.into();
         check_name(name)?;
         let length = bytes.len() as u64;
         if length > Self::MAX_BYTES {
-            return Err(StoreError::BlobTooLarge { name: name.to_owned(), bytes: length, max: Self::MAX_BYTES });
+            return Err(BlobError::TooLarge { name: name.to_owned(), bytes: length, max: Self::MAX_BYTES });
         }
         match create(&self.0, name, bytes).await? {
             CreateOutcome::Here => Ok(()),
-            CreateOutcome::Other => Err(StoreError::BlobExists { name: name.to_owned() }),
-            CreateOutcome::Gone => Err(refused(&self.0, name)),
+            CreateOutcome::Other => Err(BlobError::Exists { name: name.to_owned() }),
+            CreateOutcome::Gone => Err(refused(&self.0, name).into()),
         }
     }
 
     /// Reads a blob. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// [`StoreError::BlobTooLarge`] if the blob is longer than `max_bytes` or [`MAX_BYTES`](Self::MAX_BYTES). The blob
-    /// is then not read. [`StoreError::BlobName`] if the name is invalid. [`StoreError::Remote`] if the store failed.
-    pub async fn get(&self, name: &str, max_bytes: u64) -> Result<Option<Bytes>, StoreError> {
+    /// [`BlobError::TooLarge`] if the blob is longer than `max_bytes` or [`MAX_BYTES`](Self::MAX_BYTES). The blob is
+    /// then not read. [`BlobError::Name`] if the name is invalid. [`BlobError::Store`] if the store failed.
+    pub async fn get(&self, name: &str, max_bytes: u64) -> Result<Option<Bytes>, BlobError> {
         check_name(name)?;
-        self.0.get(name, max_bytes.min(Self::MAX_BYTES)).await
+        let max = max_bytes.min(Self::MAX_BYTES);
+        match self.0.get(name, max).await? {
+            Some(ObjectContents::Bytes(bytes)) => Ok(Some(bytes)),
+            Some(ObjectContents::TooLong { bytes }) => Err(BlobError::TooLarge { name: name.to_owned(), bytes, max }),
+            None => Ok(None),
+        }
     }
 
     /// Deletes a blob, if it exists.
     ///
     /// # Errors
-    /// [`StoreError::BlobName`] if the name is invalid, and [`StoreError::Remote`] if the store failed.
-    pub async fn delete(&self, name: &str) -> Result<(), StoreError> {
+    /// [`BlobError::Name`] if the name is invalid, and [`BlobError::Store`] if the store failed.
+    pub async fn delete(&self, name: &str) -> Result<(), BlobError> {
         check_name(name)?;
-        self.0.delete(name).await
+        Ok(self.0.delete(name).await?)
     }
 
     /// Lists at most `limit` blobs whose names sort after `after`, in the order of their names. `limit` is clamped to
@@ -127,8 +162,8 @@ impl BlobStore {
     /// empty prefix matches all names.
     ///
     /// # Errors
-    /// [`StoreError::BlobName`] if `prefix` or `after` is invalid, and [`StoreError::Remote`] if the store failed.
-    pub async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<BlobPage, StoreError> {
+    /// [`BlobError::Name`] if `prefix` or `after` is invalid, and [`BlobError::Store`] if the store failed.
+    pub async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<BlobPage, BlobError> {
         if !prefix.is_empty() {
             check_name(prefix)?;
         }
@@ -148,7 +183,7 @@ impl BlobStore {
 }
 
 /// Converts a time of the store's clock, in milliseconds since 1970. Clamps earlier times to 1970.
-pub(super) fn timestamp(ms: i64) -> Timestamp {
+pub(crate) fn timestamp(ms: i64) -> Timestamp {
     Timestamp::from_unix_ms(u64::try_from(ms).unwrap_or_default())
 }
 
@@ -156,7 +191,7 @@ pub(super) fn timestamp(ms: i64) -> Timestamp {
 const MAX_PART_BYTES: usize = 240;
 
 /// Rejects names that a store would encode or interpret in a special way.
-fn check_name(name: &str) -> Result<(), StoreError> {
+fn check_name(name: &str) -> Result<(), BlobError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-!".contains(&byte);
     let part = |part: &str| {
         (1..=MAX_PART_BYTES).contains(&part.len()) && part != "." && part != ".." && part.bytes().all(plain)
@@ -164,5 +199,5 @@ fn check_name(name: &str) -> Result<(), StoreError> {
     if name.len() <= BlobStore::MAX_NAME_BYTES && name.split('/').all(part) {
         return Ok(());
     }
-    Err(StoreError::BlobName { name: name.chars().take(BlobStore::MAX_NAME_BYTES).collect() })
+    Err(BlobError::Name { name: name.chars().take(BlobStore::MAX_NAME_BYTES).collect() })
 }

@@ -32,8 +32,9 @@
 //!   entry is an orphan: it is never the head, readers ignore it, and its writer or the next writer deletes it. The
 //!   head is not built on the orphan, so the writer is fenced.
 //! * *A writer that checks only after later writes* finds its version among the head's ancestors, so its write was
-//!   accepted. After more than [`MAX_ANCESTORS`] later writes, the outcome is unknown, and the write fails with
-//!   [`StoreError::Remote`]. The write also fails with this error if a response was lost and the check fails.
+//!   accepted. After more than [`MAX_ANCESTORS`](crate::entry::MAX_ANCESTORS) later writes, the outcome is unknown, and
+//!   the write fails with [`StoreError::Remote`]. The write also fails with this error if a response was lost and the
+//!   check fails.
 //! * *A writer that loses the response* of step 2 or 3 compares the existing object with its own object. If this
 //!   request also fails, the outcome is unknown, and the session's lock records the version. The next write with the
 //!   same expected version also accepts a head with a recorded version.
@@ -55,15 +56,15 @@
 //! process creates the session again, the first process can delete the new session's objects.
 
 use bytes::Bytes;
+use glovebox_sessions::{RecordError, SessionId, SessionRecord, StoreError, StoredVersion};
 
-use super::{
-    Entry, MAX_ENTRY_BYTES,
-    bucket::{Bucket, CreateOutcome, ListedObject, create, failed, refused},
+use crate::{
+    bucket::{Bucket, CreateOutcome, ListedObject, ObjectContents, create, failed, refused},
+    entry::{Entry, MAX_ENTRY_BYTES},
 };
-use crate::store::{RecordError, SessionId, SessionRecord, StoreError, StoredVersion};
 
 /// The directory of the logs.
-pub(super) const RECORDS: &str = "records";
+pub(crate) const RECORDS: &str = "records";
 const STATES: &str = "states";
 /// Maximum number of entries in the log of a session or lease, and of states to examine when a removal expires. The
 /// number of entries stays small, because every writer retries failed deletions.
@@ -75,42 +76,42 @@ const DIGITS: usize = 20;
 
 /// The log of one session.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Log<'a> {
-    pub(super) bucket: &'a dyn Bucket,
-    pub(super) id: &'a SessionId,
+pub(crate) struct Log<'a> {
+    pub(crate) bucket: &'a dyn Bucket,
+    pub(crate) id: &'a SessionId,
 }
 
 /// The last entry of a log.
 #[derive(Clone, Debug)]
-pub(super) struct Head {
-    pub(super) number: u64,
+pub(crate) struct Head {
+    pub(crate) number: u64,
     /// The entry, or the reason why it cannot be read.
-    pub(super) entry: Result<Entry, RecordError>,
-    pub(super) bytes: u64,
-    pub(super) modified_ms: i64,
+    pub(crate) entry: Result<Entry, RecordError>,
+    pub(crate) bytes: u64,
+    pub(crate) modified_ms: i64,
 }
 
 impl Head {
-    pub(super) fn is_removal(&self) -> bool {
+    pub(crate) fn is_removal(&self) -> bool {
         self.entry.as_ref().is_ok_and(|entry| entry.record.is_none())
     }
 
-    pub(super) fn is(&self, version: &StoredVersion) -> bool {
+    pub(crate) fn is(&self, version: &StoredVersion) -> bool {
         self.entry.as_ref().is_ok_and(|entry| entry.is(version))
     }
 }
 
 /// A write to append to a log.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Write<'a> {
+pub(crate) struct Write<'a> {
     /// The unique version of the write.
-    pub(super) version: &'a StoredVersion,
+    pub(crate) version: &'a StoredVersion,
     /// The record and the state. `None` to remove the session.
-    pub(super) session: Option<(&'a SessionRecord, &'a Bytes)>,
+    pub(crate) session: Option<(&'a SessionRecord, &'a Bytes)>,
 }
 
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     /// The write was accepted.
     Committed,
     /// A different writer was first. The objects of the lost write are deleted.
@@ -122,11 +123,11 @@ impl Log<'_> {
         format!("{RECORDS}/{}!", self.id)
     }
 
-    pub(super) fn name(self, number: u64) -> String {
+    pub(crate) fn name(self, number: u64) -> String {
         format!("{RECORDS}/{}!/{number:0DIGITS$}", self.id)
     }
 
-    pub(super) fn state_name(self, version: &StoredVersion) -> String {
+    pub(crate) fn state_name(self, version: &StoredVersion) -> String {
         format!("{STATES}/{}!/{version}", self.id)
     }
 
@@ -135,18 +136,17 @@ impl Log<'_> {
     }
 
     /// Reads a listed entry. Returns `None` if the entry has been deleted since it was listed.
-    pub(super) async fn read(self, number: u64, listed: &ListedObject) -> Result<Option<Head>, StoreError> {
-        let entry = match self.bucket.get(&listed.name, MAX_ENTRY_BYTES).await {
-            Ok(None) => return Ok(None),
-            Ok(Some(bytes)) => Entry::read(self.id, &bytes),
-            Err(StoreError::BlobTooLarge { .. }) => Err("its record is too long".into()),
-            Err(error) => return Err(error),
+    pub(crate) async fn read(self, number: u64, listed: &ListedObject) -> Result<Option<Head>, StoreError> {
+        let entry = match self.bucket.get(&listed.name, MAX_ENTRY_BYTES).await? {
+            None => return Ok(None),
+            Some(ObjectContents::Bytes(bytes)) => Entry::read(self.id, &bytes),
+            Some(ObjectContents::TooLong { .. }) => Err("its record is too long".into()),
         };
         Ok(Some(Head { number, entry, bytes: listed.bytes, modified_ms: listed.modified_ms }))
     }
 
     /// Reads the head. Returns `None` if the log is empty.
-    pub(super) async fn head(self) -> Result<Option<Head>, StoreError> {
+    pub(crate) async fn head(self) -> Result<Option<Head>, StoreError> {
         for _ in 0..READS {
             let entries = self.entries().await?;
             let Some((number, listed)) = entries.last() else { return Ok(None) };
@@ -162,7 +162,7 @@ impl Log<'_> {
     /// # Errors
     /// [`StoreError::Damaged`] if the head has the maximum number. Nothing was written. After any other error, the
     /// write may have been accepted.
-    pub(super) async fn append(self, base: Option<&Head>, write: Write<'_>) -> Result<Outcome, StoreError> {
+    pub(crate) async fn append(self, base: Option<&Head>, write: Write<'_>) -> Result<Outcome, StoreError> {
         let Some(number) = base.map_or(Some(1), |base| base.number.checked_add(1)) else {
             let path = format!("{}/{}", self.bucket.url(), self.name(u64::MAX));
             let reason = "its last entry has the maximum number; delete this entry".to_owned();
@@ -242,7 +242,7 @@ impl Log<'_> {
     }
 
     /// Deletes the states of writes that had an unknown outcome and were not accepted.
-    pub(super) async fn forget(self, versions: &[StoredVersion]) {
+    pub(crate) async fn forget(self, versions: &[StoredVersion]) {
         for version in versions {
             self.delete_unneeded(&self.state_name(version)).await;
         }
@@ -259,7 +259,7 @@ impl Log<'_> {
 
     /// Cleans up after a session that was removed before `until_ms`. Deletes the states that crashed writers left
     /// behind, and then the removal entry. The caller must hold the session's lease.
-    pub(super) async fn expire(self, until_ms: i64) -> Result<(), StoreError> {
+    pub(crate) async fn expire(self, until_ms: i64) -> Result<(), StoreError> {
         let entries = self.entries().await?;
         let Some((number, listed)) = entries.last() else { return Ok(()) };
         let Some(head) = self.read(*number, listed).await? else { return Ok(()) };
@@ -292,7 +292,7 @@ impl Log<'_> {
 }
 
 /// Lists the numbered entries in a directory, in ascending order.
-pub(super) async fn list_numbered(bucket: &dyn Bucket, dir: &str) -> Result<Vec<(u64, ListedObject)>, StoreError> {
+pub(crate) async fn list_numbered(bucket: &dyn Bucket, dir: &str) -> Result<Vec<(u64, ListedObject)>, StoreError> {
     let listed = bucket.list(dir, None, MAX_LISTED + 1).await?;
     if listed.len() > MAX_LISTED {
         let reason = format!("it has more than {MAX_LISTED} objects; delete all of them except the last");
@@ -302,7 +302,7 @@ pub(super) async fn list_numbered(bucket: &dyn Bucket, dir: &str) -> Result<Vec<
 }
 
 /// Parses the number from the name of an entry.
-pub(super) fn number_of(name: &str) -> Option<u64> {
+pub(crate) fn number_of(name: &str) -> Option<u64> {
     let (_, digits) = name.rsplit_once('/')?;
     (digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok()).flatten()
 }

@@ -8,25 +8,23 @@ use std::{
     time::{Duration, Instant},
 };
 
+use glovebox_sessions::{PageRequest, SessionId, SessionStore as _, StoreError, block_on};
 use object_store::{ObjectStoreExt as _, PutPayload, path::Path};
 use tempfile::tempdir;
 
 use super::model::{Run, Task, exhaustively};
-use crate::store::{
-    PageRequest, SessionId, SessionStore as _, StoreError, block_on,
-    objects::{
-        BlobStore, ObjectStore,
-        bucket::{Bucket as _, SharedRuntime},
-        lease::{LeaseLog, StoreClock},
-        location::StoreLocation,
-    },
+use crate::{
+    BlobError, BlobStore, ObjectStore,
+    bucket::{Bucket as _, SharedRuntime},
+    lease::{LeaseLog, StoreClock},
+    location::StoreLocation,
 };
 
 /// Opens a store in memory and a store in a directory. The directory is removed when its handle is dropped.
 fn stores() -> Vec<(BlobStore, Option<tempfile::TempDir>)> {
     let dir = tempdir().unwrap();
     let file = BlobStore::open(&format!("file://{}/blobs", dir.path().display())).unwrap();
-    let memory = BlobStore::open(&format!("memory://{}/deep/prefix", crate::store::record::random_id())).unwrap();
+    let memory = BlobStore::open(&format!("memory://{}/deep/prefix", SessionId::random())).unwrap();
     vec![(memory, None), (file, Some(dir))]
 }
 
@@ -40,11 +38,11 @@ fn a_blob_is_written_once_read_and_deleted() {
             blobs.put(name, b"first".as_slice()).await.unwrap();
             for other in ["other", "longer than it is", "f", ""] {
                 let error = blobs.put(name, other).await.unwrap_err();
-                assert!(matches!(error, StoreError::BlobExists { .. }), "{other}: {error}");
+                assert!(matches!(error, BlobError::Exists { .. }), "{other}: {error}");
             }
             assert_eq!(blobs.get(name, 5).await.unwrap().as_deref(), Some(b"first".as_slice()));
             let error = blobs.get(name, 4).await.unwrap_err();
-            assert!(matches!(error, StoreError::BlobTooLarge { bytes: 5, max: 4, .. }), "{error}");
+            assert!(matches!(error, BlobError::TooLarge { bytes: 5, max: 4, .. }), "{error}");
             blobs.put("sessions/a/2-cd", Vec::new()).await.unwrap();
             assert_eq!(blobs.get("sessions/a/2-cd", 0).await.unwrap().as_deref(), Some(b"".as_slice()));
             blobs.delete(name).await.unwrap();
@@ -132,7 +130,7 @@ fn blob_names_stay_inside_the_directory() {
                 block_on(blobs.delete(name)).unwrap_err(),
                 block_on(blobs.list("a", Some(name), 1)).unwrap_err(),
             ] {
-                assert!(matches!(error, StoreError::BlobName { .. }), "{name}: {error}");
+                assert!(matches!(error, BlobError::Name { .. }), "{name}: {error}");
             }
         }
     }
@@ -146,7 +144,7 @@ fn oversized_blob_is_not_read() {
     let hole = |name: &str, bytes| fs::File::create(dir.path().join(name)).unwrap().set_len(bytes).unwrap();
     hole("over", BlobStore::MAX_BYTES + 1);
     let error = block_on(blobs.get("over", u64::MAX)).unwrap_err();
-    assert!(matches!(error, StoreError::BlobTooLarge { bytes, .. } if bytes == BlobStore::MAX_BYTES + 1), "{error}");
+    assert!(matches!(error, BlobError::TooLarge { bytes, .. } if bytes == BlobStore::MAX_BYTES + 1), "{error}");
     block_on(blobs.delete("over")).unwrap();
     assert_eq!(block_on(blobs.get("over", u64::MAX)).unwrap(), None);
 }
@@ -164,7 +162,7 @@ fn store_directory_is_private() {
 
 #[test]
 fn memory_stores_with_one_name_are_shared() {
-    let name = crate::store::record::random_id();
+    let name = SessionId::random();
     let open = |prefix: &str| BlobStore::open(&format!("memory://{name}{prefix}")).unwrap();
     let (one, other) = (open("/x"), open(""));
     block_on(one.put("a", b"1".as_slice())).unwrap();
@@ -197,7 +195,7 @@ fn invalid_store_url_error_lists_the_schemes() {
 
 #[test]
 fn debug_output_hides_stored_data() {
-    let blobs = BlobStore::open(&format!("memory://{}", crate::store::record::random_id())).unwrap();
+    let blobs = BlobStore::open(&format!("memory://{}", SessionId::random())).unwrap();
     block_on(blobs.put("a", b"held".as_slice())).unwrap();
     let shown = format!("{blobs:?}");
     assert!(shown.contains("memory://") && !shown.contains("Memory") && !shown.contains("104, 101"), "{shown}");
@@ -225,7 +223,7 @@ fn old_temporary_files_are_removed() {
 #[test]
 fn listing_skips_foreign_names() {
     let background = SharedRuntime::get().unwrap();
-    let url = format!("memory://{}", crate::store::record::random_id());
+    let url = format!("memory://{}", SessionId::random());
     let place = StoreLocation::of(&url, background.handle().unwrap()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {

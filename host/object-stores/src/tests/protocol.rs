@@ -2,14 +2,17 @@
 
 use std::{cell::RefCell, time::Instant};
 
-use super::model::{Run, Task, at_random, exhaustively};
-use crate::store::{
+use glovebox_sessions::{
     ExpectedVersion, PageRequest, RecordError, SessionId, SessionLock, SessionRecord, SessionStore as _, StoreError,
     StoredVersion, block_on,
-    objects::{
-        Entry, MAX_ANCESTORS, ObjectStore,
-        lease::{Holder, StoreClock},
-    },
+};
+
+use super::model::{Run, Task, at_random, exhaustively};
+use crate::{
+    ObjectStore,
+    bucket::ObjectContents,
+    entry::{Entry, MAX_ANCESTORS},
+    lease::{Holder, StoreClock},
 };
 
 /// An operation and its result.
@@ -373,7 +376,8 @@ fn version_overflow_names_the_object() {
         let from = first(run);
         let head =
             run.memory.objects.lock().unwrap().keys().find(|name| name.starts_with("records/")).cloned().unwrap();
-        let entry = block_on(run.store.bucket.get(&head, u64::MAX)).unwrap().unwrap();
+        let found = block_on(run.store.bucket.get(&head, u64::MAX)).unwrap();
+        let Some(ObjectContents::Bytes(entry)) = found else { panic!("{found:?}") };
         block_on(run.store.bucket.try_create(&format!("records/a!/{}", u64::MAX), entry)).unwrap();
         let error = block_on(put(run, &lock(), &from, "next")).unwrap_err().to_string();
         assert!(error.contains("records/a!/18446744073709551615"), "{error}");

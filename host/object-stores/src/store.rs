@@ -1,21 +1,7 @@
-//! Stores with a URL: sessions and blobs as objects in S3, Google Cloud Storage, Azure, a directory or memory.
-//!
-//! * [`location`]: parses store URLs and reads credentials from the environment.
-//! * [`bucket`]: the operations of a store, with size and time limits, on separate threads.
-//! * [`blobs`]: immutable named blobs.
-//! * [`ObjectStore`]: stores, lists and counts sessions. Counting reads only the names and lengths of log entries.
-//! * [`log`]: orders writes and decides whether each write is accepted.
-//! * [`lease`]: locks sessions, and checks that a store is suitable.
-
-mod blobs;
-mod bucket;
-mod lease;
-mod location;
-mod log;
-#[cfg(test)]
-mod tests;
+//! The store of sessions. Counting sessions reads only the names and lengths of log entries.
 
 use std::{
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -26,19 +12,18 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use serde::{Deserialize, Serialize};
-
-use crate::store::{
+use glovebox_sessions::{
     ExpectedVersion, PageRequest, RecordError, SessionId, SessionLock, SessionRecord, SessionStore, StoreError,
-    StoredEntry, StoredPage, StoredRecord, StoredSession, StoredVersion, check_length, check_write,
-    record::MAX_WORKSPACE_BYTES,
+    StoredEntry, StoredPage, StoredRecord, StoredSession, StoredVersion,
 };
-use blobs::timestamp;
-use bucket::{Bucket, ListedObject, Objects, SharedRuntime, failed};
-use lease::{Holder, Lease, StoreClock, probe};
-use log::{Head, Log, Outcome, RECORDS, Write, number_of};
 
-pub use blobs::{BlobInfo, BlobPage, BlobStore};
+use crate::{
+    blobs::{BlobStore, timestamp},
+    bucket::{Bucket, ListedObject, ObjectContents, Objects, SharedRuntime, failed},
+    entry::Entry,
+    lease::{Holder, Lease, StoreClock, probe},
+    log::{Head, Log, Outcome, RECORDS, Write, number_of},
+};
 
 /// Maximum number of attempts to write a session during concurrent writes.
 const WRITES: usize = 8;
@@ -62,7 +47,8 @@ const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The record of a removal expires after seven days. No write may be in progress for that long.
 ///
 /// ```
-/// use glovebox_sessions::{ObjectStore, PageRequest, SessionStore};
+/// use glovebox_object_stores::ObjectStore;
+/// use glovebox_sessions::{PageRequest, SessionStore};
 ///
 /// # fn main() -> Result<(), glovebox_sessions::StoreError> {
 /// let store = glovebox_sessions::block_on(ObjectStore::open("memory://example"))?;
@@ -73,10 +59,10 @@ const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// ```
 #[derive(Clone, Debug)]
 pub struct ObjectStore {
-    bucket: Arc<dyn Bucket>,
-    background: SharedRuntime,
-    clock: StoreClock,
-    lease: Duration,
+    pub(crate) bucket: Arc<dyn Bucket>,
+    pub(crate) background: SharedRuntime,
+    pub(crate) clock: StoreClock,
+    pub(crate) lease: Duration,
 }
 
 impl ObjectStore {
@@ -183,7 +169,12 @@ impl ObjectStore {
     }
 
     fn unreadable(&self, log: Log<'_>, number: u64, reason: impl Into<RecordError>) -> StoreError {
-        reason.into().of_session(log.id, format!("{}/{}", self.url(), log.name(number)).into())
+        reason.into().of_session(log.id, self.path(log, number))
+    }
+
+    /// Returns the URL of an entry, for messages.
+    fn path(&self, log: Log<'_>, number: u64) -> PathBuf {
+        format!("{}/{}", self.url(), log.name(number)).into()
     }
 
     /// Returns the record of a head, or `None` for a removal.
@@ -213,7 +204,7 @@ impl SessionStore for ObjectStore {
         state: &[u8],
     ) -> Result<StoredVersion, StoreError> {
         let id = lock.id();
-        check_write(lock, record, state, Self::MAX_STATE_BYTES, |reason| self.unreadable(self.log(id), 0, reason))?;
+        lock.check_write(record, state, Self::MAX_STATE_BYTES, || self.path(self.log(id), 0))?;
         let state = Bytes::copy_from_slice(state);
         let written = self.write(lock, expected, Some((record, &state))).await?;
         written.version.ok_or_else(|| StoreError::Fenced { id: id.clone() })
@@ -227,14 +218,9 @@ impl SessionStore for ObjectStore {
             let number = head.number;
             let Some(stored) = self.stored(log, head)? else { return Ok(None) };
             let bytes = stored.record.bytes;
-            check_length(id, bytes, Self::MAX_STATE_BYTES)?;
-            let state = match self.bucket.get(&log.state_name(&stored.version), bytes).await {
-                Ok(state) => state,
-                Err(StoreError::BlobTooLarge { .. }) => Some(Bytes::new()).filter(|_| bytes > 0),
-                Err(error) => return Err(error),
-            };
-            match state {
-                Some(state) if state.len() as u64 == bytes => {
+            stored.record.check_length(Self::MAX_STATE_BYTES)?;
+            match self.bucket.get(&log.state_name(&stored.version), bytes).await? {
+                Some(ObjectContents::Bytes(state)) if state.len() as u64 == bytes => {
                     return Ok(Some(StoredSession::new(stored, state.into())));
                 }
                 Some(_) => return Err(self.unreadable(log, number, "its state does not have the recorded length")),
@@ -383,98 +369,4 @@ fn parse(name: &str) -> Option<(SessionId, u64)> {
     let (dir, _) = name.rsplit_once('/')?;
     let id = dir.strip_prefix(RECORDS)?.strip_prefix('/')?.strip_suffix('!')?;
     Some((SessionId::new(id).ok()?, number))
-}
-
-const FORMAT: u32 = 1;
-/// The number of hexadecimal digits in a version.
-const VERSION_DIGITS: usize = 32;
-/// Maximum number of ancestors in an entry.
-const MAX_ANCESTORS: usize = 16;
-/// The length in bytes to which entries with a session are padded. Removals are shorter, so listings can distinguish
-/// the two kinds of entries.
-const MIN_SESSION_BYTES: usize = 2048;
-/// Maximum size of an entry in bytes. An entry needs 3,000 bytes plus the workspace's path, which JSON can expand to
-/// six times its length.
-const MAX_ENTRY_BYTES: u64 = 16_384 + 6 * MAX_WORKSPACE_BYTES as u64;
-
-/// An entry of a session's log: one write.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    format: u32,
-    /// The version of this write: 128 random bits. The name of the state object contains the same version.
-    version: String,
-    /// The versions of the writes that preceded this write, latest first. A writer whose response was lost looks for its
-    /// own version in this list.
-    ancestors: Vec<String>,
-    /// The written record. `None` for a removal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    record: Option<SessionRecord>,
-}
-
-impl Entry {
-    /// Returns the entry for a write on top of `base`, or for the first write.
-    fn new(version: &StoredVersion, base: Option<&Self>, record: Option<&SessionRecord>) -> Self {
-        let earlier = base.into_iter().flat_map(|base| std::iter::once(&base.version).chain(&base.ancestors));
-        let ancestors = earlier.take(MAX_ANCESTORS).cloned().collect();
-        Self { format: FORMAT, version: version.as_str().to_owned(), ancestors, record: record.cloned() }
-    }
-
-    fn version(&self) -> StoredVersion {
-        StoredVersion::new(self.version.as_str())
-    }
-
-    fn is(&self, version: &StoredVersion) -> bool {
-        self.version == version.as_str()
-    }
-
-    /// Returns `Some(true)` if this entry is built on the write `version`, which is `distance` entries below, and
-    /// `Some(false)` if it is not. Returns `None` if the recorded ancestors do not reach that far.
-    fn descends_from(&self, version: &StoredVersion, distance: u64) -> Option<bool> {
-        if self.ancestors.iter().any(|ancestor| ancestor == version.as_str()) {
-            return Some(true);
-        }
-        (distance <= self.ancestors.len() as u64).then_some(false)
-    }
-
-    /// Encodes the entry as JSON, and pads entries with a session to [`MIN_SESSION_BYTES`].
-    fn to_bytes(&self) -> Vec<u8> {
-        // Serialization cannot fail, because an entry contains only strings and numbers.
-        let mut bytes = serde_json::to_vec(self).unwrap_or_default();
-        if self.record.is_some() {
-            bytes.resize(bytes.len().max(MIN_SESSION_BYTES), b' ');
-        }
-        bytes
-    }
-
-    fn read(id: &SessionId, bytes: &[u8]) -> Result<Self, RecordError> {
-        // Parse only the format version, because entries of a later version can have other fields.
-        #[derive(Deserialize)]
-        struct Versioned {
-            format: u32,
-        }
-        let invalid = |_: serde_json::Error| "its record is not valid JSON, or has a missing or invalid field";
-        let Versioned { format: found } = serde_json::from_slice(bytes).map_err(invalid)?;
-        if found > FORMAT {
-            return Err(RecordError::Format { found, known: FORMAT });
-        }
-        let entry: Self = serde_json::from_slice(bytes).map_err(invalid)?;
-        if entry.format != FORMAT {
-            return Err(format!("its record has the unknown format version {found}").into());
-        }
-        let is_version =
-            |name: &String| name.len() == VERSION_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if entry.ancestors.len() > MAX_ANCESTORS || !entry.ancestors.iter().chain([&entry.version]).all(is_version) {
-            return Err("its versions are invalid".into());
-        }
-        match &entry.record {
-            Some(record) if record.id != *id => Err(format!("its record belongs to session `{}`", record.id).into()),
-            _ => Ok(entry),
-        }
-    }
-
-    /// Returns `true` if an entry of this length is a removal.
-    fn is_removal(bytes: u64) -> bool {
-        bytes < MIN_SESSION_BYTES as u64
-    }
 }
