@@ -12,7 +12,7 @@ use clap::{
 
 use crate::args::GlobalArgs;
 use crate::commands::{
-    doctor, image, monty_worker, packages, policy, repl, replay, resume, run, runtimes, services, session, validate,
+    doctor, image, monty_worker, packages, policy, replay, resume, run, runtimes, services, session, validate,
 };
 use crate::source::STDIN;
 
@@ -164,7 +164,8 @@ pub(crate) enum Command {
     Run(Box<run::RunArgs>),
     Resume(Box<resume::ResumeArgs>),
     Replay(Box<replay::ReplayArgs>),
-    Repl(Box<repl::ReplArgs>),
+    #[cfg(feature = "full")]
+    Repl(Box<crate::commands::repl::ReplArgs>),
     Session(session::SessionArgs),
     Validate(validate::ValidateArgs),
     Runtimes(runtimes::RuntimesArgs),

@@ -141,6 +141,7 @@ pub(crate) fn run_guest<R>(guest: impl FnOnce() -> R) -> R {
 }
 
 /// Runs a guest that Ctrl-C stops without ending the process.
+#[cfg_attr(not(feature = "full"), expect(dead_code, reason = "only the REPL continues after Ctrl-C"))]
 pub(crate) fn run_cancellable<R>(guest: impl FnOnce(&CancelToken) -> R) -> R {
     let set = |operation| *CURRENT_OPERATION.lock().unwrap_or_else(PoisonError::into_inner) = operation;
     let token = CancelToken::new();

@@ -43,6 +43,7 @@ pub(crate) fn add_with_requirements(
 
 /// Adds all packages that a policy allows. Servers and the REPL do this when they start, because they do not know their
 /// scripts in advance.
+#[cfg(feature = "full")]
 pub(crate) fn add_allowed(policy: &Policy) -> anyhow::Result<()> {
     let catalogue = PackageList::catalogue()?;
     for name in &policy.packages {

@@ -10,10 +10,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use glovebox::{
-    CancelToken, Execution, HibernateOptions, HibernatedInfo, IfExists, Request, Sandbox, Session, SessionKey,
-    Suspended, escaped,
-};
+use glovebox::{CancelToken, Execution, HibernatedInfo, Request, Sandbox, Session, SessionKey, Suspended, escaped};
 use glovebox_sessions::{
     DirectoryStore, NewSession, Pages, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions, SessionsError,
     StoreError, StorePolicy, StoredEntry, block_on,
@@ -294,11 +291,12 @@ impl ActiveSession {
     }
 
     /// Replaces this session with `other`, under the same name.
+    #[cfg(feature = "full")]
     pub(crate) fn replace(&mut self, other: &Session) -> anyhow::Result<()> {
-        let mut options = HibernateOptions::default();
+        let mut options = glovebox::HibernateOptions::default();
         options.key.clone_from(&self.key);
         let state = other.hibernate(&options)?;
-        self.stored = self.sessions.import(self.stored.id().clone(), &state, IfExists::Replace)?;
+        self.stored = self.sessions.import(self.stored.id().clone(), &state, glovebox::IfExists::Replace)?;
         self.stored.activate()?;
         Ok(())
     }

@@ -11,6 +11,7 @@ pub(crate) mod mcp;
 pub(crate) mod monty_worker;
 pub(crate) mod packages;
 pub(crate) mod policy;
+#[cfg(feature = "full")]
 pub(crate) mod repl;
 pub(crate) mod replay;
 pub(crate) mod resume;
@@ -47,6 +48,7 @@ pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
         Command::Run(args) => run::run(&cli.global, args),
         Command::Resume(args) => resume::run(&cli.global, args),
         Command::Replay(args) => replay::run(&cli.global, args),
+        #[cfg(feature = "full")]
         Command::Repl(args) => repl::run(&cli.global, args),
         Command::Session(args) => session::run(&cli.global, args),
         Command::Validate(args) => validate::run(&cli.global, args),

@@ -8,6 +8,8 @@ use crate::{args::GlobalArgs, terminal::HintedError};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServiceCommand {
+    /// Evaluate code interactively, in a session that keeps its state (in builds with the `full` feature)
+    Repl(AnyArgs),
     /// Run a component that uses the sandbox (in builds with the `full` feature)
     RunComponent(AnyArgs),
     /// Answer requests over HTTP (in builds with the `full` feature)
@@ -40,6 +42,7 @@ impl ServiceCommand {
 
 pub(crate) fn run(_: &GlobalArgs, command: &ServiceCommand) -> anyhow::Result<i32> {
     let name = match command {
+        ServiceCommand::Repl(_) => "repl",
         ServiceCommand::RunComponent(_) => "run-component",
         ServiceCommand::Serve(_) => "serve",
         ServiceCommand::Mcp(_) => "mcp",
@@ -68,7 +71,12 @@ mod tests {
 
     #[test]
     fn a_missing_subcommand_says_how_to_build_it() {
-        for words in ["glovebox serve --listen 127.0.0.1:0", "glovebox mcp --help", "glovebox run-component a.wasm"] {
+        for words in [
+            "glovebox repl",
+            "glovebox serve --listen 127.0.0.1:0",
+            "glovebox mcp --help",
+            "glovebox run-component a.wasm",
+        ] {
             let cli = Cli::try_parse_from(words.split(' ')).unwrap();
             let Command::Service(command) = &cli.command else { panic!("{words}") };
             let error = run(&cli.global, command).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Subcommands of the `full` feature: servers, components and weaving.
+//! Subcommands of the `full` feature, except `repl`: servers, components and weaving.
 
 use std::path::PathBuf;
 

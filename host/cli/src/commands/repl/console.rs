@@ -16,7 +16,7 @@ use glovebox::{
 
 use super::{
     directive::{self, Directive},
-    last_value,
+    displays, last_value,
     lines::{Input, Lines},
     parser::Parser,
     session::{self, Printer, ReplSession},
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     commands::session::file_table,
-    displays, file, interrupt,
+    file, interrupt,
     output::{Passthrough, explain, show_value},
     source::bounded_with_hint,
     terminal::{self, BAD, BROKEN_PIPE_EXIT_CODE, HEAD, HintedError, OrHint as _, format_count, note, out},

@@ -3,6 +3,7 @@
 mod completer;
 mod console;
 mod directive;
+mod displays;
 mod last_value;
 mod lines;
 mod parser;

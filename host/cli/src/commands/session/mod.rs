@@ -30,6 +30,7 @@ use crate::{
 };
 use files::FilesArgs;
 
+#[cfg(feature = "full")]
 pub(crate) use files::file_table;
 
 const AFTER_HELP: &str = "\
