@@ -15,7 +15,7 @@ from typing import Any
 from . import archives
 from .places import ROOT, ReleaseError
 
-PUBLIC = ("glovebox", "glovebox-guest", "glovebox-network", "glovebox-object-stores", "glovebox-sessions")
+PUBLIC = ("glovebox", "glovebox-component-host", "glovebox-guest", "glovebox-network", "glovebox-object-stores", "glovebox-sessions")
 """The crates for users. The other published crates exist only because these need them."""
 PRIVATE = {
     "glovebox-bench": "measures this checkout",

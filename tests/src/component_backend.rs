@@ -2,7 +2,7 @@
 
 use std::{env, fs, path::PathBuf, sync::OnceLock};
 
-use glovebox::component::SandboxHost;
+use glovebox_component_host::SandboxHost;
 use glovebox_component_runner::{AppConfig, Application, Applications, Input, Output, OutputBuffer};
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::{fs, sync::OnceLock, time::Duration};
 
-use glovebox::component::{LIFT_BYTES, SandboxCtx, SandboxHost, add_to_linker_concurrent};
+use glovebox_component_host::{LIFT_BYTES, SandboxCtx, SandboxHost, add_to_linker_concurrent};
 use wasmtime::{
     Engine, Store,
     component::{Component, InstancePre, Linker},

@@ -2,10 +2,8 @@
 
 use std::{fmt, fs::File, io::Read as _, path::Path, time::Duration};
 
-use glovebox::{
-    CompileError, Engine,
-    component::{SandboxCtx, SandboxHost, add_to_linker, add_to_linker_concurrent},
-};
+use glovebox::{CompileError, Engine};
+use glovebox_component_host::{SandboxCtx, SandboxHost, add_to_linker, add_to_linker_concurrent};
 use wasmtime::component::{Component, InstancePre, Linker, Val, types::ComponentItem};
 
 use crate::{

@@ -2,7 +2,8 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-use glovebox::{CancelToken, component::LIFT_BYTES};
+use glovebox::CancelToken;
+use glovebox_component_host::LIFT_BYTES;
 use wasmtime_wasi::p2::pipe::{MemoryInputPipe, MemoryOutputPipe};
 
 /// The configuration for one run of an application. The default grants nothing.

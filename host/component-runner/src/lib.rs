@@ -2,7 +2,8 @@
 //! resources that they are granted.
 //!
 //! ```no_run
-//! use glovebox::{Engine, EngineConfig, component::SandboxHost};
+//! use glovebox::{Engine, EngineConfig};
+//! use glovebox_component_host::SandboxHost;
 //! use glovebox_component_runner::{AppConfig, Applications};
 //!
 //! let engine = Engine::new(EngineConfig::default())?;

@@ -2,7 +2,8 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
-use glovebox::{CompileError, Resource, component::Usage, escaped, escaped_text};
+use glovebox::{CompileError, Resource, escaped, escaped_text};
+use glovebox_component_host::Usage;
 use serde::Serialize;
 use wasmtime::Trap;
 use wasmtime_wasi::I32Exit;

@@ -1,6 +1,6 @@
 //! Data of a store: WASI, an application's sandbox, and limits on the total size of its instances, memories and tables.
 
-use glovebox::component::{SandboxCtx, SandboxView};
+use glovebox_component_host::{SandboxCtx, SandboxView};
 use wasmtime::{ResourceLimiter, component::ResourceTable};
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 

@@ -118,7 +118,7 @@ impl ToolsComponent {
         Ok(Self { provider, tools })
     }
 
-    /// Returns the tools to register in a [`SandboxHostBuilder`](glovebox::component::SandboxHostBuilder::tool) or a
+    /// Returns the tools to register in a [`SandboxHostBuilder`](glovebox_component_host::SandboxHostBuilder::tool) or a
     /// [`SandboxBuilder`](glovebox::SandboxBuilder::tool).
     #[must_use]
     pub fn tools(&self) -> Vec<Tool> {

@@ -132,7 +132,7 @@ impl Engine {
             progress: config.progress,
             sessions: SessionLedger::default(),
             tool_threads: ToolThreads::new(config.tool_threads),
-            call_threads: Arc::new(ThreadPool::new()),
+            call_threads: Arc::default(),
             pool: config.pool,
             cache: config.cache,
             default_runtimes: config.default_runtimes,

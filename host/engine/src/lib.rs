@@ -127,13 +127,14 @@ mod pages {
     mod recordings {}
 }
 
-pub mod component;
 mod config;
 mod engine;
 mod error;
 mod exec;
 mod files;
 mod guest;
+#[doc(hidden)]
+pub mod internal;
 mod json;
 mod load;
 pub mod mount;

@@ -3,10 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
-use glovebox::{
-    Engine, Policy, RuntimeInfo,
-    component::{LIFT_BYTES, SandboxCtx, SandboxHost, add_to_linker_async},
-};
+use glovebox::{Engine, Policy, RuntimeInfo};
+use glovebox_component_host::{LIFT_BYTES, SandboxCtx, SandboxHost, add_to_linker_async};
 use wasmtime::{
     Store,
     component::{Component, InstancePre, Linker},

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use glovebox::{Engine, Policy, RuntimeInfo, component::SandboxHost};
+use glovebox::{Engine, Policy, RuntimeInfo};
+use glovebox_component_host::SandboxHost;
 use glovebox_component_runner::{AppConfig, Application, Applications};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;

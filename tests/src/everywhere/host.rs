@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use glovebox::component::SandboxHost;
+use glovebox_component_host::SandboxHost;
 use glovebox_component_runner::{AppConfig, Applications, Input, Output};
 
 use crate::{

@@ -8,7 +8,7 @@ mod module;
 
 use std::sync::OnceLock;
 
-use glovebox::component::{LIFT_BYTES, SandboxCtx, SandboxHost, add_to_linker};
+use glovebox_component_host::{LIFT_BYTES, SandboxCtx, SandboxHost, add_to_linker};
 use serde_json::Value;
 use wasmtime::{
     Config, Engine, Store,

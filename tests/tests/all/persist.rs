@@ -3,10 +3,8 @@
 
 use std::{fs, thread};
 
-use glovebox::{
-    BuildError, CancelToken, Commit, HibernateOptions, Language, Policy, Request, ResumeOptions, Sandbox,
-    component::SandboxHost,
-};
+use glovebox::{BuildError, CancelToken, Commit, HibernateOptions, Language, Policy, Request, ResumeOptions, Sandbox};
+use glovebox_component_host::SandboxHost;
 use glovebox_tests::{engine, sandbox, short};
 
 const FILES: [(Language, &str); 2] =

@@ -3,8 +3,8 @@
 use glovebox::{
     CancelToken, Execution, HibernateOptions, Language, Metering, Outcome, Policy, Request, Resource, ResumeOptions,
     Sandbox,
-    component::{HostError, SandboxHost},
 };
+use glovebox_component_host::{HostError, SandboxHost};
 use glovebox_tests::{engine, sandbox, short};
 
 const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];

@@ -12,9 +12,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{
-    Language, Policy, Request, Sandbox, Tool,
-    component::{LIFT_BYTES, Quotas, SandboxCtx, SandboxHost, SandboxHostBuilder, Usage, add_to_linker_concurrent},
+use glovebox::{Language, Policy, Request, Sandbox, Tool};
+use glovebox_component_host::{
+    LIFT_BYTES, Quotas, SandboxCtx, SandboxHost, SandboxHostBuilder, Usage, add_to_linker_concurrent,
 };
 use glovebox_tests::{
     Case, engine,

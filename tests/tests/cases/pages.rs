@@ -1,7 +1,7 @@
 //! Checks the pages in `docs/` against the repository: their code is taken from files that are compiled and run, their
 //! links have targets, and the programs behave as the pages say.
 
-#[path = "../../../host/engine/examples/embed.rs"]
+#[path = "../../../host/component/examples/embed.rs"]
 #[expect(dead_code, reason = "its `main` is the example's")]
 mod embed;
 
@@ -10,7 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use glovebox::{Policy, component::SandboxHost};
+use glovebox::Policy;
+use glovebox_component_host::SandboxHost;
 use glovebox_component_runner::{AppConfig, Applications};
 use glovebox_tests::{Case, engine, program_path, program_trial, reference::anchor};
 use libtest_mimic::{Failed, Trial};

@@ -8,10 +8,8 @@ use std::{
     sync::{Arc, Barrier, OnceLock},
 };
 
-use glovebox::{
-    Tool,
-    component::{Quotas, SandboxHost},
-};
+use glovebox::Tool;
+use glovebox_component_host::{Quotas, SandboxHost};
 use glovebox_component_runner::{AppConfig, AppReport, Application, Applications, Input, Output, OutputBuffer};
 use glovebox_tests::{Case, Goldens, engine, program_path, program_trial, trial_with, wasmtime_path, whole_matrix};
 use libtest_mimic::{Failed, Trial};

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use glovebox::{component::Quotas, escaped};
+use glovebox::escaped;
+use glovebox_component_host::Quotas;
 use glovebox_component_runner::{AppConfig, AppLimits, CompileLimits, Compiler, Directory, Input, Output};
 
 use super::{bytes, count, count_u32};
@@ -207,7 +208,7 @@ fn variable(flag: &str) -> anyhow::Result<(String, String)> {
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory, Parser};
-    use glovebox::component::Quotas;
+    use glovebox_component_host::Quotas;
     use glovebox_component_runner::{AppLimits, CompileLimits};
 
     use super::{AppArgs, CompileArgs, QuotaArgs, variable};

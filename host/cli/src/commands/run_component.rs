@@ -9,11 +9,8 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use glovebox::{
-    CompileError, Resource,
-    component::{SandboxHost, Usage},
-    escaped, escaped_text,
-};
+use glovebox::{CompileError, Resource, escaped, escaped_text};
+use glovebox_component_host::{SandboxHost, Usage};
 use glovebox_component_runner::{
     AppOutcome, AppReport, Application, Applications, Export, InvokeError, LoadError, RunError, ToolsComponent,
     transform_stdin,

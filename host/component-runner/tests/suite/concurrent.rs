@@ -2,10 +2,8 @@
 
 use std::sync::{Arc, Barrier};
 
-use glovebox::{
-    Policy, Resource, Sandbox, Tool,
-    component::{Quotas, SandboxHost},
-};
+use glovebox::{Policy, Resource, Sandbox, Tool};
+use glovebox_component_host::{Quotas, SandboxHost};
 use glovebox_component_runner::{AppConfig, AppLimits, AppOutcome, AppReport, Applications, ToolsComponent};
 
 use crate::support::{component, concurrent_agent, concurrent_tools, config, prepared, world};

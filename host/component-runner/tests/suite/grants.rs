@@ -8,11 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{
-    Tool,
-    component::{Quotas, SandboxHost},
-    mount::MountError,
-};
+use glovebox::{Tool, mount::MountError};
+use glovebox_component_host::{Quotas, SandboxHost};
 use glovebox_component_runner::{
     AppConfig, AppOutcome, AppReport, Applications, Directory, Input, InvokeError, Output, OutputBuffer, RunError,
 };

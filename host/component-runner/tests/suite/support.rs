@@ -6,7 +6,8 @@ use std::{
     sync::OnceLock,
 };
 
-use glovebox::{Engine, EngineConfig, Sandbox, component::SandboxHost};
+use glovebox::{Engine, EngineConfig, Sandbox};
+use glovebox_component_host::SandboxHost;
 use glovebox_component_runner::{AppConfig, AppOutcome, AppReport, Application, Applications};
 use wit_parser::{Resolve, WorldId};
 

@@ -9,18 +9,15 @@
 //! | `session.rolled_back` | `session_id`, `executions_lost`, `reason` |
 //! | `session.checkpoint.skipped` | `session_id`, `reason`: a checkpoint that was due would have exceeded `limits.session_total_bytes` |
 //! | `session.file.<operation>` | `session_id`, `path`; operation: `list`, `read`, `write`, `make`, `delete`, `rename` |
-//! | `component.unavailable` | `what`, `reason`: an operation that was unavailable to a component, and the cause |
 //! | `security.<kind>` | `session_id`, `kind`, `detail`; kind: `fuel_exhaustion`, `time_exhaustion`, `memory_exhaustion`, `path_escape`, `quota_exceeded`, `open_file_limit`, `output_truncated`, `tools_refused`, `trap` |
 //!
 //! A resumed execution logs `execution.start` and `execution.complete` again, but not the tool calls and the security
 //! events from before its suspension. Calls that are pending at a suspension complete in the resumed execution.
 
-use std::error::Error;
-
 use glovebox_core::{CallResult, clipped, milliseconds, session::TooMany};
 use glovebox_wasi::SecurityEvent;
 
-use crate::{Execution, Language, Limits, Outcome, Resource, ToolRecord, with_causes};
+use crate::{Execution, Language, Limits, Outcome, Resource, ToolRecord};
 
 pub(crate) fn start(runtime: Language, session_id: Option<&str>, limits: &Limits) {
     tracing::info!(
@@ -73,11 +70,6 @@ pub(crate) fn tool_complete(session_id: Option<&str>, record: &ToolRecord, index
 pub(crate) fn tools_refused(session_id: Option<&str>, count: u64) {
     let detail = format!("refused tool calls: {count}");
     tracing::warn!(target: "glovebox", session_id, kind = "tools_refused", detail, "security.tools_refused");
-}
-
-/// Logs the reason for a failure that a component sees only as `unavailable`.
-pub(crate) fn unavailable(what: &str, error: &dyn Error) {
-    tracing::warn!(target: "glovebox", what, reason = with_causes(error), "component.unavailable");
 }
 
 /// Logs the rollback of a session whose guest was unwound.

@@ -110,7 +110,8 @@ impl Execution {
     }
 
     /// Takes the files and leaves an empty workspace.
-    pub(crate) fn take_files(&mut self) -> Files {
+    #[doc(hidden)]
+    pub fn take_files(&mut self) -> Files {
         std::mem::replace(&mut self.files, Files::none())
     }
 }

@@ -176,22 +176,23 @@ impl Platform for EnginePlatform {
 
 /// A fuel budget shared by consecutive executions. The default is unlimited: only the limit of each execution applies.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Budget(Option<Arc<AtomicU64>>);
+pub struct Budget(Option<Arc<AtomicU64>>);
 
 impl Budget {
-    pub(crate) fn empty() -> Self {
+    /// Creates a budget without fuel.
+    pub fn empty() -> Self {
         Self(Some(Arc::default()))
     }
 
     /// Sets the remaining fuel. Must not be called during an execution that uses the budget.
-    pub(crate) fn renew(&self, fuel: u64) {
+    pub fn renew(&self, fuel: u64) {
         if let Some(left) = &self.0 {
             left.store(fuel, Ordering::SeqCst);
         }
     }
 
     /// Empties the budget and returns the fuel that remained.
-    pub(crate) fn take(&self) -> u64 {
+    pub fn take(&self) -> u64 {
         self.0.as_ref().map_or(0, |left| left.swap(0, Ordering::SeqCst))
     }
 
@@ -210,26 +211,27 @@ impl Budget {
 /// The cancellation token and fuel budget of one session. By default the budget is unlimited and no caller holds the
 /// token.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SessionScope {
+pub struct SessionScope {
     /// Cancels the session's work outside requests: access to variables, exit handlers and rollbacks.
-    pub(crate) cancel: CancelToken,
+    pub cancel: CancelToken,
     /// The fuel budget for all work in the session.
-    pub(crate) budget: Budget,
+    pub budget: Budget,
     /// The token of the latest call into the session. Cancelled if a component drops that call.
-    pub(crate) call: CallToken,
+    pub call: CallToken,
 }
 
 /// The token of one call into a session. Cancels guest code that accesses a variable or runs exit handlers, but not a
 /// rollback. The token is a child of the session's token.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CallToken(Arc<Mutex<Option<CancelToken>>>);
+pub struct CallToken(Arc<Mutex<Option<CancelToken>>>);
 
 impl CallToken {
     fn token(&self) -> MutexGuard<'_, Option<CancelToken>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn set(&self, token: &CancelToken) {
+    /// Replaces the token.
+    pub fn set(&self, token: &CancelToken) {
         let earlier = self.token().replace(token.clone());
         drop(earlier);
     }
@@ -293,7 +295,7 @@ pub(crate) fn fill_random(into: &mut [u8]) {
 }
 
 /// Returns a unique session ID: 128 random bits in hexadecimal.
-pub(crate) fn random_id() -> String {
+pub fn random_id() -> String {
     let mut random = [0; 16];
     fill_random(&mut random);
     format!("{:032x}", u128::from_le_bytes(random))

@@ -134,7 +134,8 @@ impl<'a> Request<'a> {
     }
 
     /// Sets a fuel budget, which limits the execution in addition to `limits.fuel`.
-    pub(crate) fn budget(mut self, budget: &Budget) -> Self {
+    #[doc(hidden)]
+    pub fn budget(mut self, budget: &Budget) -> Self {
         self.options.budget = budget.clone();
         self
     }
@@ -199,7 +200,8 @@ impl<'a> Request<'a> {
     }
 
     /// Like [`context`](Self::context), but from text that was already validated as JSON.
-    pub(crate) fn context_json(mut self, json: &'a str) -> Self {
+    #[doc(hidden)]
+    pub fn context_json(mut self, json: &'a str) -> Self {
         self.parts.context = Some(json.into());
         self
     }
@@ -330,13 +332,15 @@ impl<'a> Request<'a> {
     }
 
     /// Keeps `guard` until the caller can see the end of the started execution. Without `start`, drops it earlier.
-    pub(crate) fn after_end(mut self, guard: impl Send + 'static) -> Self {
+    #[doc(hidden)]
+    pub fn after_end(mut self, guard: impl Send + 'static) -> Self {
         self.options.after_end = Some(Box::new(guard));
         self
     }
 
     /// Like [`on_display`](Self::on_display), but with messages for [`decode_display`], which can be invalid.
-    pub(crate) fn on_display_message(mut self, listener: impl FnMut(&[u8]) + Send + 'static) -> Self {
+    #[doc(hidden)]
+    pub fn on_display_message(mut self, listener: impl FnMut(&[u8]) + Send + 'static) -> Self {
         self.options.on_display = Some(Box::new(listener));
         self
     }

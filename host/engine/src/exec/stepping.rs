@@ -3,10 +3,12 @@
 
 use std::{
     cell::Cell,
+    collections::BTreeSet,
     fmt,
     future::poll_fn,
     panic::{self, AssertUnwindSafe},
     sync::{Arc, OnceLock, mpsc},
+    task::Waker,
     thread,
     time::{Duration, Instant},
 };
@@ -172,6 +174,21 @@ impl PendingToolCalls {
     pub fn answer(&self, answers: Vec<ToolAnswer>) -> Result<(), AdvanceError> {
         answer(&self.0, answers)
     }
+
+    /// Wakes `observer` for each later call and at the end of the execution.
+    #[doc(hidden)]
+    pub fn observe(&self, observer: Waker) {
+        self.0.observe(observer);
+    }
+
+    /// Returns at most `max_count` pending calls that are not in `seen`, in ascending order, even if the guest does not
+    /// wait for them. Their names and arguments total at most `max_bytes`, but a single call can have more. Adds the
+    /// returned calls to `seen`, and removes calls from `seen` that are no longer pending. Returns `None` if there are
+    /// no new calls.
+    #[doc(hidden)]
+    pub fn new_calls(&self, seen: &mut BTreeSet<usize>, max_count: usize, max_bytes: u64) -> Option<Vec<ToolRequest>> {
+        self.0.new_calls(seen, max_count, max_bytes)
+    }
 }
 
 /// The stack size of an execution's thread, in bytes. Only host code uses this stack: guests run on separate stacks.
@@ -331,13 +348,15 @@ impl Started {
     }
 
     /// Returns the result of the execution once it has ended.
-    pub(crate) fn end(&self) -> Option<Result<Arc<Execution>, AdvanceError>> {
+    #[doc(hidden)]
+    pub fn end(&self) -> Option<Result<Arc<Execution>, AdvanceError>> {
         self.shared.end.get().cloned()
     }
 
     /// Returns the calls that the caller must answer.
-    pub(crate) fn pending(&self) -> &PendingCalls {
-        &self.shared.pending
+    #[doc(hidden)]
+    pub fn pending(&self) -> PendingToolCalls {
+        PendingToolCalls(Arc::clone(&self.shared.pending))
     }
 
     /// Cancels the execution, like its [`CancelToken`]. Has no effect if the execution was already cancelled or has

@@ -15,7 +15,7 @@ use std::{
 };
 
 /// Work for one thread.
-pub(crate) type Job = Box<dyn FnOnce() + Send>;
+pub type Job = Box<dyn FnOnce() + Send>;
 
 /// The stack size of a thread, in bytes. Schemas and arguments of a component's tools can be deeply nested and are
 /// checked on this stack. Guests run on other stacks. Only touched pages take memory.
@@ -33,7 +33,7 @@ const POLL_TIME: Duration = Duration::from_micros(100);
 /// A pool of threads. Each job gets the thread that became idle last, or a new thread if no thread is idle. The pool
 /// does not limit the number of threads, but its users do. Dropping the pool ends the idle threads, and lets running
 /// jobs finish.
-pub(crate) struct ThreadPool(Arc<PoolShared>);
+pub struct ThreadPool(Arc<PoolShared>);
 
 /// The state that the threads share with the pool.
 struct PoolShared {
@@ -59,11 +59,13 @@ struct Worker {
     thread: Thread,
 }
 
-impl ThreadPool {
-    pub(crate) fn new() -> Self {
+impl Default for ThreadPool {
+    fn default() -> Self {
         Self::with_idle_time(IDLE_TIME)
     }
+}
 
+impl ThreadPool {
     fn with_idle_time(idle_time: Duration) -> Self {
         Self(Arc::new(PoolShared { state: Mutex::default(), idle_time, is_polling: AtomicBool::new(false) }))
     }
@@ -72,7 +74,7 @@ impl ThreadPool {
     ///
     /// # Errors
     /// Fails if no thread is idle and no thread can be started. The job then has not run.
-    pub(crate) fn run(&self, job: Job) -> io::Result<()> {
+    pub fn run(&self, job: Job) -> io::Result<()> {
         let idle = self.0.state().idle.pop();
         if let Some(worker) = idle {
             worker.wake(Some(job));
@@ -85,7 +87,7 @@ impl ThreadPool {
 
     /// Drops a value that can take a long time to drop on one of the threads. If no thread can be started, drops the
     /// value on the current thread.
-    pub(crate) fn drop_later(&self, value: impl Send + 'static) {
+    pub fn drop_later(&self, value: impl Send + 'static) {
         // If this fails, the job has been dropped together with the value.
         self.run(Box::new(move || drop(value))).ok();
     }
@@ -178,7 +180,7 @@ impl Worker {
 }
 
 /// Runs a job and discards its panic.
-pub(crate) fn run_caught(job: Job) {
+pub fn run_caught(job: Job) {
     if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(job)) {
         // Dropping a payload can panic again, and would then end the thread.
         mem::forget(payload);

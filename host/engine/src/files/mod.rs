@@ -149,7 +149,8 @@ impl Files {
     }
 
     /// Returns the size of the files in memory, in bytes.
-    pub(crate) fn held_bytes(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn held_bytes(&self) -> u64 {
         self.0.held_bytes()
     }
 

@@ -100,13 +100,15 @@ impl SandboxBuilder {
 
     /// Sets tools that have already been validated, with the policy's restrictions on them. Overrides the tools that
     /// [`tool`](Self::tool) added.
-    pub(crate) fn toolbox(mut self, toolbox: &Arc<Toolbox>) -> Self {
+    #[doc(hidden)]
+    pub fn toolbox(mut self, toolbox: &Arc<Toolbox>) -> Self {
         self.toolbox = Some(Arc::clone(toolbox));
         self
     }
 
     /// Keeps `it` alive until the sandbox is dropped.
-    pub(crate) fn keep_alive(mut self, it: KeepAlive) -> Self {
+    #[doc(hidden)]
+    pub fn keep_alive(mut self, it: KeepAlive) -> Self {
         self.keeps = Some(it);
         self
     }

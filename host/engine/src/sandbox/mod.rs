@@ -70,8 +70,18 @@ impl Sandbox {
         Ok(self.with_toolbox(self.0.toolbox.with(tools)?))
     }
 
+    /// Like [`with_tools`](Self::with_tools). Keeps `guard` until the last copy of the tools is dropped.
+    #[doc(hidden)]
+    pub fn with_tools_until(
+        &self,
+        tools: &[Tool],
+        guard: impl fmt::Debug + Send + Sync + 'static,
+    ) -> Result<Self, ToolDefinitionError> {
+        Ok(self.with_toolbox(self.0.toolbox.with(tools)?.keep_alive(guard)))
+    }
+
     /// Returns a copy of this sandbox with these tools instead of its own.
-    pub(crate) fn with_toolbox(&self, toolbox: Toolbox) -> Self {
+    fn with_toolbox(&self, toolbox: Toolbox) -> Self {
         Self(Arc::new(SandboxInner { toolbox: Arc::new(toolbox), ..SandboxInner::clone(&self.0) }))
     }
 
@@ -184,7 +194,8 @@ impl Sandbox {
 
     /// Like `start`. Calls `finish` with the execution before the caller receives it. Drops `finish` if the execution
     /// fails.
-    pub(crate) fn start_with(
+    #[doc(hidden)]
+    pub fn start_with(
         &self,
         request: Request<'_>,
         finish: impl FnOnce(&mut Execution) + Send + 'static,

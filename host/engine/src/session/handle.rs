@@ -195,7 +195,8 @@ impl Session {
 
     /// Like `start`. Calls `finish` with the execution before the caller receives it. Drops `finish` if the execution
     /// fails.
-    pub(crate) fn start_with(
+    #[doc(hidden)]
+    pub fn start_with(
         &self,
         request: Request<'_>,
         finish: impl FnOnce(&mut Execution) + Send + 'static,
@@ -262,7 +263,8 @@ impl Session {
     }
 
     /// Like [`set_variable`](Self::set_variable), but from text that was already validated as JSON.
-    pub(crate) fn set_variable_json(&self, name: &str, json: &str) -> Result<(), ExecuteError> {
+    #[doc(hidden)]
+    pub fn set_variable_json(&self, name: &str, json: &str) -> Result<(), ExecuteError> {
         let (bytes, max) = (json.len() as u64, self.0.sandbox.0.policy.limits.stdin_bytes);
         if bytes > max {
             return Err(ExecuteError::ValueTooLarge { name: name.to_owned(), bytes, max });

@@ -20,7 +20,8 @@ macro_rules! scope_setters {
         }
 
         /// Sets the cancellation token and fuel budget of the session.
-        pub(crate) fn scope(mut self, scope: &crate::exec::platform::SessionScope) -> Self {
+        #[doc(hidden)]
+        pub fn scope(mut self, scope: &crate::exec::platform::SessionScope) -> Self {
             self.scope = scope.clone();
             self
         }

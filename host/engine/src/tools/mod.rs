@@ -32,16 +32,15 @@ mod toolbox;
 mod tests;
 
 pub use call_memory::{CallMemory, CallMemoryError, MemoryBudget};
-pub(crate) use glovebox_core::tools::MAX_UNTRUSTED_PATTERN_BYTES;
 pub use glovebox_core::tools::{
     ReservedMemory, ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, ToolOutcome, ToolRecord, weight,
 };
 pub(crate) use pending::{PendingCalls, Progress};
 pub use relay::{RelayedCall, ToolDefinition};
-pub(crate) use runner::{DirectCall, ThreadRunner, ToolThreads};
+pub use runner::DirectCall;
+pub(crate) use runner::{ThreadRunner, ToolThreads};
 pub(crate) use stubs::is_python_keyword;
 pub use stubs::tool_stubs;
-pub(crate) use tool_policy::ToolRules;
-pub use tool_policy::{Approve, ToolPolicy};
-pub use toolbox::{NETWORK_TOOL, Tool, ToolCall, check_tools};
-pub(crate) use toolbox::{TextHandler, Toolbox};
+pub use tool_policy::{Approve, ToolPolicy, ToolRules};
+pub(crate) use toolbox::TextHandler;
+pub use toolbox::{NETWORK_TOOL, Tool, ToolCall, Toolbox, check_tools};

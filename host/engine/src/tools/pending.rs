@@ -164,10 +164,7 @@ impl PendingCalls {
         self.state().observer = Some(observer);
     }
 
-    /// Returns at most `max_count` pending calls that are not in `seen`, in ascending order, even if the guest does not
-    /// wait for them. Their names and arguments total at most `max_bytes`, but a single call can have more. Adds the
-    /// returned calls to `seen`, and removes calls from `seen` that are no longer pending. Returns `None` if there are
-    /// no new calls.
+    /// Implements [`PendingToolCalls::new_calls`](crate::PendingToolCalls::new_calls).
     pub(crate) fn new_calls(
         &self,
         seen: &mut BTreeSet<usize>,

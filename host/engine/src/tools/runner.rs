@@ -31,7 +31,7 @@ use super::{
     toolbox::{Answerer, Entry},
 };
 use crate::{
-    CancelToken, Limits,
+    CancelToken, Engine, Limits,
     exec::{events, platform::Stopwatch},
 };
 
@@ -199,20 +199,22 @@ impl ToolRunner for ThreadRunner {
 }
 
 /// A tool call that no script made.
-pub(crate) struct DirectCall<'a> {
-    pub(crate) name: &'a str,
+pub struct DirectCall<'a> {
+    /// The name of the tool.
+    pub name: &'a str,
     /// The arguments as JSON text.
-    pub(crate) arguments: &'a str,
-    pub(crate) limits: &'a Limits,
+    pub arguments: &'a str,
+    /// The limits of the call.
+    pub limits: &'a Limits,
     /// The origin to which the call is charged if it is abandoned.
-    pub(crate) origin: &'a str,
+    pub origin: &'a str,
     /// A token that no other call uses, because each answer wakes the threads that wait on the token.
-    pub(crate) cancel: CancelToken,
+    pub cancel: CancelToken,
 }
 
 impl DirectCall<'_> {
     /// Makes the call in an execution without other calls, and waits for its outcome.
-    pub(crate) fn make(self, toolbox: &Arc<Toolbox>, threads: &Arc<ToolThreads>) -> ToolOutcome {
+    pub fn make(self, toolbox: &Arc<Toolbox>, engine: &Engine) -> ToolOutcome {
         let failed = |kind, message: String| ToolOutcome::Failed { kind, message: Some(message) };
         let (bytes, max) = (self.arguments.len() as u64, self.limits.tool_bytes);
         if bytes > max {
@@ -235,7 +237,8 @@ impl DirectCall<'_> {
         limits.tool_calls = 1;
         limits.tool_record_bytes = u64::MAX;
         limits.timeout_ms = limits.timeout_ms.max(limits.tool_timeout_ms);
-        let (toolbox, threads, origin) = (Arc::clone(toolbox), Arc::clone(threads), self.origin.to_owned());
+        let (toolbox, threads) = (Arc::clone(toolbox), Arc::clone(&engine.0.tool_threads));
+        let origin = self.origin.to_owned();
         let watch = Stopwatch(Instant::now());
         let cancel = self.cancel.clone();
         let mut calls = ThreadRunner::calls(toolbox, threads, &limits, Some(origin), watch, cancel, None);

@@ -102,7 +102,7 @@ impl ToolPolicy {
 
 /// A policy's restrictions on all tools, with compiled schemas.
 #[derive(Debug, Default)]
-pub(crate) struct ToolRules(BTreeMap<String, ToolRule>);
+pub struct ToolRules(BTreeMap<String, ToolRule>);
 
 /// The restrictions on one tool.
 #[derive(Debug)]
@@ -116,7 +116,10 @@ struct ToolRule {
 
 impl ToolRules {
     /// Checks the restrictions and compiles their schemas.
-    pub(crate) fn new(tools: &BTreeMap<String, ToolPolicy>) -> Result<Self, PolicyError> {
+    ///
+    /// # Errors
+    /// Fails if a restriction is invalid.
+    pub fn new(tools: &BTreeMap<String, ToolPolicy>) -> Result<Self, PolicyError> {
         if tools.len() > ToolPolicy::MAX_TOOLS {
             let reason =
                 format!("it has {} entries; the maximum is {}; remove some", tools.len(), ToolPolicy::MAX_TOOLS);

@@ -24,7 +24,7 @@ pub const NETWORK_TOOL: &str = "network.fetch";
 
 /// The tools of a sandbox by name, and their catalogue for scripts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Toolbox {
+pub struct Toolbox {
     tools: Toolset<Arc<Entry>>,
     /// The tool that performs scripts' network requests. `None` if the policy allows no addresses.
     network: Option<Arc<Entry>>,
@@ -71,7 +71,10 @@ pub fn check_tools(tools: &[Tool]) -> Result<(), ToolDefinitionError> {
 
 impl Toolbox {
     /// Checks the tools and compiles their schemas.
-    pub(crate) fn new(tools: &[Tool]) -> Result<Self, ToolDefinitionError> {
+    ///
+    /// # Errors
+    /// Fails like [`check_tools`].
+    pub fn new(tools: &[Tool]) -> Result<Self, ToolDefinitionError> {
         Self::default().with(tools)
     }
 
@@ -127,7 +130,7 @@ impl Toolbox {
     }
 
     /// Replaces the restrictions on the tools. The new restrictions also apply to tools that are added later.
-    pub(crate) fn restricted(self, rules: ToolRules) -> Self {
+    pub fn restricted(self, rules: ToolRules) -> Self {
         Self { rules: Arc::new(rules), ..self }
     }
 

@@ -8,10 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{
-    Tool,
-    component::{Quotas, SandboxCtx, SandboxHost, add_to_linker_async},
-};
+use glovebox::Tool;
+use glovebox_component_host::{Quotas, SandboxCtx, SandboxHost, add_to_linker_async};
 use glovebox_tests::{engine, puppet};
 use serde_json::json;
 use wasmtime::component::{Linker, TypedFunc};

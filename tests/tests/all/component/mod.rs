@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use glovebox::component::{LIFT_BYTES, SandboxCtx, SandboxHost, SandboxView, add_to_linker};
+use glovebox_component_host::{LIFT_BYTES, SandboxCtx, SandboxHost, SandboxView, add_to_linker};
 use glovebox_tests::engine;
 use wasmtime::{
     Engine, Store,

@@ -2,7 +2,8 @@
 
 use std::{thread, time::Duration};
 
-use glovebox::{Policy, Resource, component::SandboxHost};
+use glovebox::{Policy, Resource};
+use glovebox_component_host::SandboxHost;
 use glovebox_component_runner::{AppConfig, AppOutcome, Application, Applications};
 use glovebox_tests::{lone_engine, process::in_child, puppet::component};
 

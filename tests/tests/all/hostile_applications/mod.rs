@@ -9,7 +9,8 @@ mod tool_providers;
 
 use std::{sync::OnceLock, time::Duration};
 
-use glovebox::{Engine, Language, component::SandboxHost};
+use glovebox::{Engine, Language};
+use glovebox_component_host::SandboxHost;
 use glovebox_component_runner::{AppConfig, AppOutcome, Applications};
 use glovebox_tests::{engine, engine_config, sandbox};
 

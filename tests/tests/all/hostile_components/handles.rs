@@ -1,6 +1,6 @@
 //! Tests invalid handles, and handles that belong to other components.
 
-use glovebox::component::SandboxHost;
+use glovebox_component_host::SandboxHost;
 use glovebox_tests::{lone_engine, puppet::Puppet};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Tests lists and strings that are too long, whether or not they are in bounds.
 
-use glovebox::component::LIFT_BYTES;
+use glovebox_component_host::LIFT_BYTES;
 use glovebox_tests::{
     process::in_child,
     puppet::{END, Puppet},

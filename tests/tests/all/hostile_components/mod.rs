@@ -15,10 +15,8 @@ mod tools;
 
 use std::{sync::Once, thread, time::Duration};
 
-use glovebox::{
-    Engine, Language, Policy,
-    component::{Quotas, SandboxHost},
-};
+use glovebox::{Engine, Language, Policy};
+use glovebox_component_host::{Quotas, SandboxHost};
 use glovebox_tests::{engine, process, puppet::Puppet, sandbox};
 use serde_json::{Value, json};
 

@@ -1,9 +1,7 @@
 //! Tests invalid tools, expensive schemas, and components that call `tools`.
 
-use glovebox::{
-    Policy, Tool,
-    component::{Quotas, SandboxHost},
-};
+use glovebox::{Policy, Tool};
+use glovebox_component_host::{Quotas, SandboxHost};
 use glovebox_tests::{engine, process::in_child, puppet::Puppet};
 use serde_json::{Value, json};
 

@@ -34,7 +34,8 @@ pub(in crate::exec) use limits::{check_context, checked_context};
 pub use peek::UncheckedSuspended;
 use sealed::SealedFormat;
 pub(in crate::exec) use started::SuspensionParts;
-pub(crate) use suspension::{StateBefore, Suspension, call_bytes};
+pub use suspension::StateBefore;
+pub(crate) use suspension::{Suspension, call_bytes};
 
 use crate::{
     ExecuteError, HibernateError, Request, Sandbox, SessionKey, ToolRequest, exec::request::RequestParts,

@@ -46,14 +46,15 @@ impl Started {
 
     /// Like [`suspend_within`](Self::suspend_within). After the execution has ended, `encode` returns the serialized
     /// state of the session before the execution. `encode` is not called outside sessions, or for a resumed execution.
-    pub(crate) fn suspend_with(
+    #[doc(hidden)]
+    pub fn suspend_with(
         &self,
         max_calls_bytes: usize,
         encode: impl FnOnce(&Sandbox, StateBefore) -> Result<Vec<u8>, HibernateError>,
     ) -> Result<Suspended, SuspendError> {
         let SuspensionParts { suspension, sandbox, request, replay } =
             self.suspendable.as_ref().ok_or(SuspendError::NotSuspendable)?;
-        match self.pending().wait(Some(Instant::now())) {
+        match self.pending().0.wait(Some(Instant::now())) {
             Progress::Waits(_) => {}
             Progress::Runs => return Err(SuspendError::Running),
             Progress::Ended => return Err(SuspendError::Ended),
@@ -90,7 +91,8 @@ impl Started {
     ///
     /// # Errors
     /// Fails if the state cannot be serialized or written. The execution continues.
-    pub(crate) fn write_state_before(&self, into: &mut dyn Write) -> Result<bool, HibernateError> {
+    #[doc(hidden)]
+    pub fn write_state_before(&self, into: &mut dyn Write) -> Result<bool, HibernateError> {
         let Some(SuspensionParts { suspension, sandbox, .. }) = &self.suspendable else { return Ok(false) };
         let Some(state) = suspension.state_before() else { return Ok(false) };
         sandbox.hibernate_checkpoint(state, into)?;
@@ -114,7 +116,10 @@ impl Write for ByteCount {
 
 impl StateBefore {
     /// Serializes the state, and releases its memory.
-    pub(crate) fn encode(self, sandbox: &Sandbox) -> Result<Vec<u8>, HibernateError> {
+    ///
+    /// # Errors
+    /// Fails if the state cannot be serialized.
+    pub fn encode(self, sandbox: &Sandbox) -> Result<Vec<u8>, HibernateError> {
         let Self { state, reservation } = self;
         let mut bytes = Vec::new();
         sandbox.hibernate_checkpoint(state, &mut bytes)?;

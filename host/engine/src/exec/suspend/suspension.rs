@@ -48,7 +48,7 @@ struct SuspensionState {
 
 /// The state of a session before an execution. Counts towards `limits.session_total_bytes` until it is dropped.
 #[derive(Debug)]
-pub(crate) struct StateBefore {
+pub struct StateBefore {
     pub(crate) state: Checkpoint,
     /// The memory reserved for the state, released on drop.
     pub(crate) reservation: Option<Reservation>,

@@ -1,0 +1,177 @@
+//! The functions of interface `sandbox` that need no handle. Both versions of the contract share the methods of
+//! `Caller`.
+
+use glovebox::{CancelToken, Sandbox};
+use wasmtime::component::{Accessor, HasSelf, Resource};
+
+use super::{
+    call::{Call, runtime_bytes, tool_bytes},
+    live::LiveExecution,
+    started::ConcurrentExecution,
+    wit::{Host, HostWithStore},
+};
+use crate::{
+    SandboxCtx,
+    convert::{self, SandboxFailure, weight},
+    quotas::QuotaUse,
+    sandbox::{fuel_of_a_resumed_execution, fuel_of_an_execution},
+    started::{StartRequest, result_share},
+    suspended::{SuspendableRequest, check_outside_sessions},
+    wit::{
+        sandbox,
+        types::{Diagnostic, Execution, InputFile, Policy, ProviderInfo, Request, Runtime, Tool},
+    },
+};
+
+impl Host for SandboxCtx {
+    fn info(&mut self) -> wasmtime::Result<ProviderInfo> {
+        sandbox::Host::info(self)
+    }
+
+    fn default_policy(&mut self) -> wasmtime::Result<Policy> {
+        sandbox::Host::default_policy(self)
+    }
+}
+
+impl<T: Send + 'static> HostWithStore<T> for HasSelf<SandboxCtx> {
+    async fn execute(
+        accessor: &Accessor<T, Self>,
+        runtime: Runtime,
+        request: Request,
+        policy: Policy,
+    ) -> Result<Execution, SandboxFailure> {
+        let call = accessor.with(|mut access| {
+            let mut call = Call::begin(access.get(), &runtime, &request, &policy, &[])?;
+            call.hold(&request)?;
+            Ok::<_, SandboxFailure>(call)
+        })?;
+        call.run(move |call, cancel| call.execute(runtime, request, policy, cancel)).await
+    }
+
+    async fn validate(
+        accessor: &Accessor<T, Self>,
+        runtime: Runtime,
+        request: Request,
+        policy: Policy,
+    ) -> Result<Vec<Diagnostic>, SandboxFailure> {
+        // Drops the parts that validation ignores, so that they are not charged.
+        let request = request.for_validation();
+        let call = accessor.with(|mut access| Call::begin(access.get(), &runtime, &request, &policy, &[]))?;
+        call.run(move |call, cancel| call.caller.validate(runtime, request, policy, cancel)).await
+    }
+
+    async fn start(
+        accessor: &Accessor<T, Self>,
+        runtime: Runtime,
+        request: Request,
+        policy: Policy,
+        tools: Vec<Tool>,
+    ) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
+        let call = accessor.with(|mut access| Call::begin(access.get(), &runtime, &request, &policy, &tools))?;
+        start(accessor, call, move |call| call.start(runtime, request, policy, &tools, false)).await
+    }
+
+    async fn start_suspendable(
+        accessor: &Accessor<T, Self>,
+        runtime: Runtime,
+        request: Request,
+        policy: Policy,
+        tools: Vec<Tool>,
+    ) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
+        let call = accessor.with(|mut access| Call::begin(access.get(), &runtime, &request, &policy, &tools))?;
+        start(accessor, call, move |call| call.start(runtime, request, policy, &tools, true)).await
+    }
+
+    async fn resume_suspended(
+        accessor: &Accessor<T, Self>,
+        runtime: Runtime,
+        suspended: Vec<u8>,
+        files: Vec<InputFile>,
+        policy: Policy,
+        tools: Vec<Tool>,
+    ) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
+        let bytes = [suspended.len() as u64, runtime_bytes(&runtime), tool_bytes(&tools), weight(&policy)];
+        let bytes = bytes.into_iter().fold(0, u64::saturating_add);
+        let call = accessor.with(|mut access| Call::holding(access.get(), bytes))?;
+        start(accessor, call, move |call| call.resume(runtime, &suspended, files, policy, &tools)).await
+    }
+}
+
+/// Runs `begin`, which starts an execution, on the thread of `call`, without waiting for a turn. Returns a handle of
+/// the execution.
+async fn start<T: Send + 'static>(
+    accessor: &Accessor<T, HasSelf<SandboxCtx>>,
+    call: Call,
+    begin: impl FnOnce(&mut Call) -> Result<ConcurrentExecution, SandboxFailure> + Send + 'static,
+) -> Result<Resource<ConcurrentExecution>, SandboxFailure> {
+    let handle = call.caller.meter.take(QuotaUse::Handle)?;
+    // If this future is dropped, the thread drops the execution, which cancels it.
+    let execution = call.run_now(move |call, _| begin(call)).await?;
+    accessor.with(|mut access| access.get().check_present()?.put(handle, execution))
+}
+
+impl Call {
+    /// Implements `execute`. Charges the output to the quota for held bytes, because a component can make several calls
+    /// at the same time.
+    fn execute(
+        &mut self,
+        runtime: Runtime,
+        mut request: Request,
+        policy: Policy,
+        cancel: &CancelToken,
+    ) -> Result<Execution, SandboxFailure> {
+        self.begin_request(&mut request);
+        let sandbox = self.caller.sandbox_for_request(runtime, &mut request, policy)?;
+        let share = self.caller.output_share(&sandbox)?;
+        let execution = self.caller.run_in(&sandbox, &request, cancel)?;
+        self.bytes.push(result_share(share, &execution)?);
+        Ok(execution.into())
+    }
+
+    fn start(
+        &mut self,
+        runtime: Runtime,
+        mut request: Request,
+        policy: Policy,
+        tools: &[Tool],
+        is_suspendable: bool,
+    ) -> Result<ConcurrentExecution, SandboxFailure> {
+        let sandbox = self.caller.sandbox_for_request(runtime, &mut request, policy)?;
+        let fuel = fuel_of_an_execution(&sandbox, &request);
+        let suspendable = is_suspendable.then(|| SuspendableRequest::new(&request));
+        let request_share = self.take_request_share(&request)?;
+        let request = convert::request(&request).suspendable(is_suspendable);
+        let start = StartRequest { suspendable, request_share, ..StartRequest::new(request, fuel, tools) };
+        self.start_in(sandbox, start)
+    }
+
+    /// Implements `resume-suspended`.
+    fn resume(
+        &mut self,
+        runtime: Runtime,
+        suspended: &[u8],
+        files: Vec<InputFile>,
+        policy: Policy,
+        tools: &[Tool],
+    ) -> Result<ConcurrentExecution, SandboxFailure> {
+        let sandbox = self.caller.sandbox_with_files(runtime, policy, files)?;
+        let (suspended, suspendable) = self.caller.decode_suspended(suspended)?;
+        check_outside_sessions(&suspended)?;
+        let fuel = fuel_of_a_resumed_execution(&sandbox);
+        let start = StartRequest::new(suspended.request(), fuel, tools);
+        self.start_in(sandbox, StartRequest { suspendable: Some(suspendable), ..start })
+    }
+
+    /// Starts an execution in `sandbox`. The execution's output, displays, calls and end wake the execution's
+    /// observers.
+    fn start_in(&mut self, sandbox: Sandbox, start: StartRequest<'_>) -> Result<ConcurrentExecution, SandboxFailure> {
+        let tool_bytes = sandbox.policy().limits.tool_bytes;
+        let started = self.take_started_share()?;
+        let live = LiveExecution::default();
+        let request = live.listen(start.request);
+        let start = StartRequest { request, ..start };
+        let stepped = self.caller.start(started, sandbox, start)?;
+        live.observe(&stepped.started);
+        Ok(ConcurrentExecution::new(stepped, live, tool_bytes))
+    }
+}

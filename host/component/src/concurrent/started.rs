@@ -1,0 +1,251 @@
+//! Implements `resource started`.
+
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+};
+
+use glovebox::{AdvanceError, Stream, ToolAnswer};
+use wasmtime::component::{Access, Accessor, HasSelf, Resource, StreamReader};
+
+use super::{
+    files,
+    live::LiveExecution,
+    observers::Observer,
+    streams::{Events, Output},
+    suspending::SuspendedBytes,
+    wit::{Event, HostStarted, HostStartedWithStore},
+};
+use crate::{
+    SandboxCtx,
+    convert::SandboxFailure,
+    quotas::{QuotaShare, QuotaUse},
+    started::StartedResource,
+    wit::types::{CallFailure, Display, Execution, FileEntry, SandboxError},
+};
+
+/// A started execution, shared by its handle, its streams, and its calls to `finish` and `suspend`.
+#[expect(unreachable_pub, reason = "the bindings re-export it, some of them from a private module")]
+#[derive(Clone, Debug)]
+pub struct ConcurrentExecution(Arc<ExecutionState>);
+
+#[derive(Debug)]
+struct ExecutionState {
+    stepped: StartedResource,
+    live: LiveExecution,
+    /// Maximum size of one call's arguments, in bytes.
+    tool_bytes: u64,
+    /// `true` while a call to `finish` waits.
+    is_awaited: AtomicBool,
+    suspended: SuspendedBytes,
+}
+
+/// A guard that marks an execution as awaited by a call to `finish`. At most one such call is allowed, so the host
+/// never holds several copies of a result.
+struct FinishGuard(ConcurrentExecution);
+
+impl Drop for FinishGuard {
+    fn drop(&mut self) {
+        self.0.0.is_awaited.store(false, Ordering::Release);
+    }
+}
+
+impl ConcurrentExecution {
+    pub(super) fn new(stepped: StartedResource, live: LiveExecution, tool_bytes: u64) -> Self {
+        let (is_awaited, suspended) = (AtomicBool::new(false), SuspendedBytes::default());
+        Self(Arc::new(ExecutionState { stepped, live, tool_bytes, is_awaited, suspended }))
+    }
+
+    pub(super) fn stepped(&self) -> &StartedResource {
+        &self.0.stepped
+    }
+
+    pub(super) fn started(&self) -> &glovebox::Started {
+        &self.0.stepped.started
+    }
+
+    pub(super) fn suspended(&self) -> &SuspendedBytes {
+        &self.0.suspended
+    }
+
+    pub(super) fn tool_bytes(&self) -> u64 {
+        self.0.tool_bytes
+    }
+
+    /// Lets the session of a dropped execution admit the next call, which waits until the execution has ended.
+    fn leave_session(&self) {
+        if let Some(stepping) = &self.0.stepped.stepping {
+            stepping.release();
+        }
+    }
+
+    pub(super) fn observer(&self) -> Observer {
+        self.0.live.observers().observer()
+    }
+
+    /// Returns the number of displays so far.
+    pub(super) fn display_count(&self) -> usize {
+        // The live displays are freed when the result is available.
+        let in_result = || Some(self.started().execution()?.displays.len());
+        self.0.live.display_count().or_else(in_result).unwrap_or(0)
+    }
+
+    fn display(&self, index: u32) -> Option<glovebox::Display> {
+        let index = usize::try_from(index).ok()?;
+        self.0.live.display(index).or_else(|| self.started().execution()?.displays.get(index).cloned())
+    }
+
+    fn awaiting(&self) -> Result<FinishGuard, SandboxError> {
+        if self.0.is_awaited.swap(true, Ordering::Acquire) {
+            let text = "another call to `finish` is waiting for this execution; wait until it returns";
+            return Err(SandboxError::SessionBusy(text.into()));
+        }
+        Ok(FinishGuard(self.clone()))
+    }
+
+    /// Waits for the end of the execution and returns its result.
+    async fn result(&self) -> Result<Execution, SandboxFailure> {
+        let observer = self.observer();
+        let end = poll_fn(|context| {
+            observer.observe(context);
+            self.started().end().map_or(Poll::Pending, Poll::Ready)
+        });
+        let end = end.await;
+        if let Some(error) = self.0.stepped.left.over_quota.get() {
+            return Err(error.clone().into());
+        }
+        Ok(glovebox::Execution::clone(&*end?).into())
+    }
+}
+
+impl SandboxCtx {
+    /// Returns an execution, and a quota share for a new stream.
+    fn stream_of(
+        &mut self,
+        started: &Resource<ConcurrentExecution>,
+    ) -> Result<(ConcurrentExecution, QuotaShare), SandboxFailure> {
+        let execution = self.check_present()?.get(started)?.clone();
+        Ok((execution, self.caller.meter.take(QuotaUse::Handle)?))
+    }
+}
+
+/// Opens a stream of an execution's output.
+fn output<T: Send + 'static>(
+    mut access: Access<'_, T, HasSelf<SandboxCtx>>,
+    started: &Resource<ConcurrentExecution>,
+    stream: Stream,
+) -> Result<StreamReader<u8>, SandboxFailure> {
+    let (execution, share) = access.get().stream_of(started)?;
+    Ok(StreamReader::new(access, Output::new(execution, stream, share))?)
+}
+
+impl<T: Send + 'static> HostStartedWithStore<T> for HasSelf<SandboxCtx> {
+    fn stdout(
+        access: Access<'_, T, Self>,
+        started: Resource<ConcurrentExecution>,
+    ) -> Result<StreamReader<u8>, SandboxFailure> {
+        output(access, &started, Stream::Stdout)
+    }
+
+    fn stderr(
+        access: Access<'_, T, Self>,
+        started: Resource<ConcurrentExecution>,
+    ) -> Result<StreamReader<u8>, SandboxFailure> {
+        output(access, &started, Stream::Stderr)
+    }
+
+    fn events(
+        mut access: Access<'_, T, Self>,
+        started: Resource<ConcurrentExecution>,
+    ) -> Result<StreamReader<Event>, SandboxFailure> {
+        let ctx = access.get();
+        let (execution, handle) = ctx.stream_of(&started)?;
+        let bytes = ctx.caller.meter.take(QuotaUse::Bytes(execution.tool_bytes()))?;
+        Ok(StreamReader::new(access, Events::new(execution, [handle, bytes]))?)
+    }
+
+    async fn finish(
+        accessor: &Accessor<T, Self>,
+        started: Resource<ConcurrentExecution>,
+    ) -> Result<Execution, SandboxFailure> {
+        let execution =
+            accessor.with(|mut access| access.get().check_present().and_then(|ctx| ctx.get(&started).cloned()))?;
+        let awaiting = execution.awaiting()?;
+        awaiting.0.result().await
+    }
+
+    async fn read_file(
+        accessor: &Accessor<T, Self>,
+        started: Resource<ConcurrentExecution>,
+        path: String,
+    ) -> Result<StreamReader<u8>, SandboxFailure> {
+        files::read(accessor, &started, path).await
+    }
+
+    async fn list_files(
+        accessor: &Accessor<T, Self>,
+        started: Resource<ConcurrentExecution>,
+        pattern: String,
+    ) -> Result<Vec<FileEntry>, SandboxFailure> {
+        files::list(accessor, &started, pattern).await
+    }
+
+    async fn suspend(
+        accessor: &Accessor<T, Self>,
+        started: Resource<ConcurrentExecution>,
+    ) -> Result<Vec<u8>, SandboxFailure> {
+        let (execution, caller) = accessor.with(|mut access| {
+            let ctx = access.get().check_present()?;
+            Ok::<_, wasmtime::Error>((ctx.get(&started)?.clone(), Arc::clone(&ctx.caller)))
+        })?;
+        execution.suspend(caller).await
+    }
+}
+
+impl HostStarted for SandboxCtx {
+    fn answer(
+        &mut self,
+        started: Resource<ConcurrentExecution>,
+        id: u64,
+        answer: Result<String, CallFailure>,
+    ) -> Result<(), SandboxFailure> {
+        let pending = self.check_present()?.get(&started)?.started().pending();
+        let answer = ToolAnswer { id, answer: answer.map_err(Into::into) };
+        pending.answer(vec![answer]).map_err(|error| match error {
+            AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. } => {
+                SandboxError::InvalidArgument(format!("`answer`: {error}")).into()
+            }
+            error => error.into(),
+        })
+    }
+
+    fn display(&mut self, started: Resource<ConcurrentExecution>, index: u32) -> Result<Display, SandboxFailure> {
+        let execution = self.check_present()?.get(&started)?;
+        if let Some(display) = execution.display(index) {
+            return Ok(display.into());
+        }
+        if let Some(error) = execution.stepped().left.over_quota.get() {
+            return Err(error.clone().into());
+        }
+        let count = execution.display_count();
+        let text = format!("`index`: display {index} does not exist; the execution has {count} displays so far");
+        Err(SandboxError::InvalidArgument(text).into())
+    }
+
+    fn cancel(&mut self, started: Resource<ConcurrentExecution>) -> wasmtime::Result<()> {
+        self.check_present()?.get(&started)?.started().cancel();
+        Ok(())
+    }
+
+    fn drop(&mut self, started: Resource<ConcurrentExecution>) -> wasmtime::Result<()> {
+        // Streams can outlive the handle, so cancel the execution explicitly.
+        let execution = self.check_present()?.take(started)?;
+        execution.started().cancel();
+        execution.leave_session();
+        Ok(())
+    }
+}
