@@ -185,6 +185,8 @@ impl Driver for Python {
         json: &str,
     ) -> Result<Result<(), RaisedOutcome>, DriverError> {
         let mut python = Interpreter::new(machine, anchors);
+        // The finalizer of the replaced value can draw random numbers.
+        python.renew_if_due()?;
         if !python.send(&framed([name, json]))? {
             return Ok(Err(no_memory("the value")));
         }
