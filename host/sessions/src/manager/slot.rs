@@ -77,6 +77,8 @@ pub(super) struct LiveSession {
     created_at: Timestamp,
     /// `true` once this process knows that another process took over the session. The session is then no longer saved.
     is_fenced: AtomicBool,
+    /// `true` if the session is in the state before a suspended execution, which was neither saved nor continued.
+    pub(super) is_provisional: AtomicBool,
     /// The number of uses that may have changed the session. Incremented when such a use ends or saves the session.
     pub(super) changes: AtomicU64,
     /// A mutex that is held while the session is written, so that states are written in order.
@@ -236,6 +238,7 @@ impl LiveSession {
             lock,
             created_at: Timestamp::now(),
             is_fenced: AtomicBool::new(false),
+            is_provisional: AtomicBool::new(false),
             changes: AtomicU64::new(1),
             saved: Mutex::new(SavedVersion { changes: 0, expected: ExpectedVersion::Absent }),
             record: Mutex::default(),
@@ -291,7 +294,8 @@ impl LiveSession {
         store::log_session("session.resumed", id);
         let saved = Mutex::new(SavedVersion { changes: 0, expected: ExpectedVersion::Version(version) });
         let (created_at, record) = (record.created_at, Mutex::new(Some(record)));
-        Ok(Self { created_at, saved, record, ..Self::new(session, lock, place) })
+        let is_provisional = AtomicBool::new(true);
+        Ok(Self { created_at, is_provisional, saved, record, ..Self::new(session, lock, place) })
     }
 
     /// Writes the session to the store if it may have changed since the last save.
@@ -327,6 +331,7 @@ impl LiveSession {
         let version = put.map_err(|error| self.failed(error))?;
         *saved = SavedVersion { changes, expected: ExpectedVersion::Version(version) };
         *self.record.lock() = Some(record);
+        self.is_provisional.store(false, Ordering::SeqCst);
         Ok(())
     }
 

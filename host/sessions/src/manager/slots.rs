@@ -227,9 +227,9 @@ impl SessionGuard {
 
     /// Resumes the session in the state before a suspended execution, and keeps it live until the returned value is
     /// dropped. Continue the execution with [`Suspended::request`]. `check` receives the stored record while the
-    /// session is locked. The stored state changes only when the session is saved. If the returned value is dropped
-    /// before [`save`](ActiveSession::save) has succeeded and before [`save_after`](ActiveSession::save_after) has
-    /// received an execution, the restored state is discarded, and the session has its stored state again.
+    /// session is locked. The stored state changes only when the session is saved. The restored state is discarded when
+    /// the last use of the session ends, unless the session was saved, [`save_after`](ActiveSession::save_after) has
+    /// received an execution, or another use has changed the session. The session then has its stored state again.
     ///
     /// # Errors
     /// [`SessionsError::InUse`] if the session is in use. [`SessionsError::Resume`] if the execution was suspended
@@ -257,7 +257,7 @@ impl SessionGuard {
         let live = Arc::new(LiveSession::resume_restored(storage, stored, suspended, lock, place)?);
         change.begin_use_of(&live);
         let mut active = ActiveSession::new(&live, slot);
-        *active.is_provisional.get_mut() = true;
+        active.is_restored = true;
         Ok(active)
     }
 
@@ -283,15 +283,15 @@ pub struct ActiveSession {
     slot: SlotRef,
     /// `true` if the session was used after the last save.
     is_touched: AtomicBool,
-    /// `true` if the session is in the state before a suspended execution, which was neither saved nor continued.
-    is_provisional: AtomicBool,
+    /// `true` for the use that restored the session from a suspended execution.
+    is_restored: bool,
 }
 
 impl ActiveSession {
     /// Wraps a live session whose use has been counted.
     fn new(live: &Arc<LiveSession>, slot: SlotRef) -> Self {
         let (session, live) = (live.session.clone(), Arc::downgrade(live));
-        Self { session, live, slot, is_touched: AtomicBool::default(), is_provisional: AtomicBool::default() }
+        Self { session, live, slot, is_touched: AtomicBool::default(), is_restored: false }
     }
 
     /// Saves the session after an execution, if the policy is [`Save::AfterEach`], and returns the execution.
@@ -307,8 +307,7 @@ impl ActiveSession {
         let has_run = matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. }));
         if has_run {
             // During the execution, another thread may have noticed that another process took over the session.
-            self.live()?;
-            self.is_provisional.store(false, Ordering::SeqCst);
+            self.live()?.is_provisional.store(false, Ordering::SeqCst);
         }
         let saves = self.slot.slots.storage.policy.save == Save::AfterEach;
         if !has_run || !saves || self.session.ended().is_some() {
@@ -345,9 +344,7 @@ impl ActiveSession {
         if self.is_touched.swap(false, Ordering::SeqCst) {
             live.changes.fetch_add(1, Ordering::SeqCst);
         }
-        live.save(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))?;
-        self.is_provisional.store(false, Ordering::SeqCst);
-        Ok(())
+        live.save(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))
     }
 
     /// Returns the session for operations that do not change it. All other uses of this value count as changes, so the
@@ -389,13 +386,15 @@ impl Drop for ActiveSession {
         let mut state = slot.state();
         // After another process took over the session, the slot may contain a different live session.
         let is_ours = |live: &Arc<LiveSession>| Arc::as_ptr(live) == self.live.as_ptr();
-        let is_provisional = self.is_provisional.load(Ordering::SeqCst);
-        let discarded = state.live.take_if(|live| is_provisional && is_ours(live));
         if let Some(live) = state.live.as_ref().filter(|live| is_ours(live) && self.is_touched.load(Ordering::SeqCst)) {
             live.changes.fetch_add(1, Ordering::SeqCst);
+            live.is_provisional.fetch_and(self.is_restored, Ordering::SeqCst);
         }
         state.users -= 1;
         state.used_at = Instant::now();
+        let is_unused = state.users == 0;
+        let discarded =
+            state.live.take_if(|live| is_unused && is_ours(live) && live.is_provisional.load(Ordering::SeqCst));
         // Drop the session if it has ended.
         state.alive();
         match discarded {

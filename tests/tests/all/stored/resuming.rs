@@ -71,3 +71,27 @@ fn restored_session_stays_once_it_is_saved() {
     restore(&session, &suspended).save().unwrap();
     assert_eq!(run(&session, "print(x)"), "['before']");
 }
+
+#[test]
+fn changes_of_another_use_of_a_restored_session_stay() {
+    let dir = tempdir().unwrap();
+    let sessions = open(dir.path(), |_| {});
+    let session = python(&sessions, "a");
+    run(&session, "x = ['before']");
+    let suspended = suspend(&session);
+    run(&session, "x = ['later']");
+    for ends_first in [true, false] {
+        let active = restore(&session, &suspended);
+        let other = session.activate().unwrap();
+        assert!(other.execute("x.append('other')").unwrap().is_success());
+        if ends_first {
+            drop(other);
+            drop(active);
+        } else {
+            drop(active);
+            other.save().unwrap();
+            drop(other);
+        }
+        assert_eq!(run(&session, "print(x)"), "['before', 'other']", "{ends_first}");
+    }
+}
