@@ -7,9 +7,9 @@
 //! A running call never waits for a call in the queue. It can wait for an earlier call of its session that the
 //! component has dropped. The dropped call is running, so it ends soon: a dropped call in the queue is removed at once.
 //!
-//! A call whose deadline passes while it waits begins at once, in addition to the running calls, and so do all waiting
-//! calls when the component's sandbox is cancelled. These calls run one after the other on one thread. Their scripts
-//! are cancelled before they start.
+//! When the deadline of a waiting call passes, the call begins at once, in addition to the running calls. When the
+//! component's sandbox is cancelled, all waiting calls begin. These calls run one after the other on one thread. Their
+//! scripts are cancelled before they start.
 
 use std::{
     collections::BTreeMap,
@@ -87,23 +87,28 @@ impl CallQueue {
         let key = state.last_key;
         let due = if state.is_cancelled { Some(Instant::now()) } else { due };
         state.waiting.insert(key, WaitingCall { job, due });
-        if state.running < self.max {
+        let has_started = if state.running < self.max {
             let queue = Arc::clone(self);
             // Holds the lock while a thread is started. Otherwise a call that is added meanwhile could wait for this
             // thread, even if it cannot be started.
-            match self.threads.run(Box::new(move || queue.work())) {
-                Ok(()) => state.running += 1,
-                // A running call's thread will take the call.
-                Err(_) if state.running > 0 => {}
-                Err(error) => {
-                    let call = state.waiting.remove(&key);
-                    drop(state);
-                    drop(call);
-                    return Err(error);
+            self.threads.run(Box::new(move || queue.work())).map(|()| true)
+        } else {
+            Ok(false)
+        };
+        match has_started {
+            Ok(true) => state.running += 1,
+            Err(error) if state.running == 0 => {
+                let call = state.waiting.remove(&key);
+                drop(state);
+                drop(call);
+                return Err(error);
+            }
+            // A running call's thread will take the call.
+            Ok(false) | Err(_) => {
+                if let Some(due) = due {
+                    self.check_at(&mut state, due);
                 }
             }
-        } else if let Some(due) = due {
-            self.check_at(&mut state, due);
         }
         drop(state);
         Ok(QueueTicket { queue: Arc::clone(self), key })
