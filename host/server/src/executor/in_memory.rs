@@ -19,7 +19,7 @@ use super::{
     SessionOperation, SessionReply, SteppedExecution, ValidationResult,
     in_process::{engine_request, stepped_request},
     live::LiveSessions,
-    local_execution::LocalExecution,
+    local_execution::{LocalExecution, UndoFn},
 };
 use crate::{
     ChangeResult, FreshScript, Service, ServiceError, SessionPage, SessionSummary, SessionTarget, Work, json::JsonCost,
@@ -149,15 +149,20 @@ impl Executor for InMemory {
                 };
                 let key = sessions.here.suspended_key();
                 let request = stepped_request(&mut script, suspended.as_ref(), false).cancel(&cancel);
-                LocalExecution::start(request, on_output, key, |request| {
+                let mut undo: Option<UndoFn> = None;
+                let execution = LocalExecution::start(request, on_output, key, |request| {
                     let started = session.session.start(request)?;
-                    // If the execution cannot be started, the session keeps its state.
+                    // If the execution cannot be started, or its script differs from the suspended one, the session
+                    // keeps its state.
                     if !Arc::ptr_eq(&current, &session) {
                         sessions.replace(&current, Arc::clone(&session))?;
+                        let (sessions, restored) = (Arc::clone(&sessions), Arc::clone(&session));
+                        // Ignore the error: the session was closed in the meantime.
+                        undo = Some(Box::new(move || drop(sessions.replace(&restored, current))));
                     }
                     Ok((started, Box::new(move |executed| session.count_execution(executed))))
-                })
-                .map(LocalExecution::in_memory)
+                })?;
+                Ok::<_, ServiceError>(execution.in_memory(undo))
             };
             Ok(Box::new(Service::blocking(start).await??) as Box<dyn SteppedExecution>)
         })

@@ -408,7 +408,7 @@ impl InProcessInner {
 }
 
 /// Returns `true` if a resumed script has ended because it differed from the suspended one.
-fn is_divergence(error: &ServiceError) -> bool {
+pub(super) fn is_divergence(error: &ServiceError) -> bool {
     matches!(error, ServiceError::Advance(AdvanceError::Execute(error)) if matches!(**error, ExecuteError::Diverged { .. }))
 }
 

@@ -12,7 +12,9 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
-use super::{BoxFuture, ExecutorStep, FinishedJob, NOT_STARTED_SUSPENDABLE, SteppedExecution};
+use super::{
+    BoxFuture, ExecutorStep, FinishedJob, NOT_STARTED_SUSPENDABLE, SteppedExecution, in_process::is_divergence,
+};
 use crate::{OnOutput, Service, ServiceError};
 
 /// Maximum size of the calls that a script makes between a step and its suspension, in bytes. The tenant reserves
@@ -22,6 +24,10 @@ const MAX_LATE_CALLS_BYTES: usize = 256 << 10;
 /// A function that saves the session of an ended execution and converts the outcome. Must be called on a blocking
 /// thread.
 pub(super) type FinishFn = Box<dyn FnOnce(Result<Execution, ServiceError>) -> Result<FinishedJob, ServiceError> + Send>;
+
+/// A function that returns a session to its state before an execution was resumed in it. Must be called on a blocking
+/// thread.
+pub(super) type UndoFn = Box<dyn FnOnce() + Send>;
 
 /// A stepwise execution in this process. It has its own thread until the script has ended, and each step waits on a
 /// blocking thread.
@@ -34,6 +40,9 @@ pub(super) struct LocalExecution {
     key: Option<SessionKey>,
     /// `true` if the session is only in memory, so that the size of its stored state is unknown.
     is_in_memory: bool,
+    /// Undoes the resumption in a session that is only in memory. `None` for other executions, and once the resumed
+    /// script has continued.
+    undo: Mutex<Option<UndoFn>>,
     /// The size of the calls that the last step returned. The caller reserves memory for these calls.
     calls_bytes: AtomicUsize,
     ended: CancellationToken,
@@ -61,19 +70,34 @@ impl LocalExecution {
             finish: Mutex::new(Some(finish)),
             key,
             is_in_memory: false,
+            undo: Mutex::default(),
             calls_bytes: AtomicUsize::new(0),
             ended,
         })
     }
 
-    /// Marks the execution's session as one that is only in memory.
-    pub(super) fn in_memory(mut self) -> Self {
+    /// Marks the execution's session as one that is only in memory. `undo` is called if the execution was resumed and
+    /// its script differs from the suspended one.
+    pub(super) fn in_memory(mut self, undo: Option<UndoFn>) -> Self {
         self.is_in_memory = true;
+        *self.undo.get_mut() = undo;
         self
     }
 
     fn started(&self) -> Result<Arc<Started>, ServiceError> {
         self.started.lock().clone().ok_or(ServiceError::Panicked)
+    }
+
+    /// Returns the session to its state before the execution was resumed if the resumption is refused. Otherwise, frees
+    /// that state.
+    async fn end_resumption(&self, is_refused: bool) -> Result<(), ServiceError> {
+        let Some(undo) = self.undo.lock().take() else { return Ok(()) };
+        let end = move || {
+            if is_refused {
+                undo();
+            }
+        };
+        Service::blocking(end).await
     }
 }
 
@@ -96,6 +120,7 @@ impl SteppedExecution for LocalExecution {
                 Ok(Step::NeedsTools(calls)) => {
                     let calls_bytes: usize = calls.iter().map(ToolRequest::suspended_bytes).sum();
                     self.calls_bytes.store(calls_bytes, Ordering::Relaxed);
+                    self.end_resumption(false).await?;
                     return Ok(ExecutorStep::NeedsTools { calls, reply_room: None });
                 }
                 // Only a wait with a time limit can return `Running`.
@@ -104,6 +129,7 @@ impl SteppedExecution for LocalExecution {
                 Ok(Step::Done(execution)) => Ok(execution),
                 Err(error) => Err(error),
             };
+            self.end_resumption(executed.as_ref().is_err_and(is_divergence)).await?;
             // Drop the handle first: the handle shares the execution, which would otherwise be copied.
             drop(self.started.lock().take());
             let finish = self.finish.lock().take();
