@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use glovebox::{
@@ -41,8 +41,10 @@ pub(super) struct LocalExecution {
     /// `true` if the session is only in memory, so that the size of its stored state is unknown.
     is_in_memory: bool,
     /// Undoes the resumption in a session that is only in memory. `None` for other executions, and once the resumed
-    /// script has continued.
+    /// script has received answers.
     undo: Mutex<Option<UndoFn>>,
+    /// `true` once the resumption was refused. The session is then not saved.
+    is_refused: AtomicBool,
     /// The size of the calls that the last step returned. The caller reserves memory for these calls.
     calls_bytes: AtomicUsize,
     ended: CancellationToken,
@@ -71,13 +73,14 @@ impl LocalExecution {
             key,
             is_in_memory: false,
             undo: Mutex::default(),
+            is_refused: AtomicBool::default(),
             calls_bytes: AtomicUsize::new(0),
             ended,
         })
     }
 
-    /// Marks the execution's session as one that is only in memory. `undo` is called if the execution was resumed and
-    /// its script differs from the suspended one.
+    /// Marks the execution's session as one that is only in memory. `undo` is called if the execution was resumed, and
+    /// the resumption is refused.
     pub(super) fn in_memory(mut self, undo: Option<UndoFn>) -> Self {
         self.is_in_memory = true;
         *self.undo.get_mut() = undo;
@@ -115,12 +118,16 @@ impl SteppedExecution for LocalExecution {
     fn advance(&self, answers: Vec<ToolAnswer>) -> BoxFuture<'_, Result<ExecutorStep, ServiceError>> {
         Box::pin(async move {
             let started = self.started()?;
+            // Without answers, a resumed script only repeats its earlier steps, and can still be refused.
+            let has_answers = !answers.is_empty();
             let step = Service::blocking(move || started.advance(answers, None)).await?;
             let executed = match step.map_err(advance_error) {
                 Ok(Step::NeedsTools(calls)) => {
                     let calls_bytes: usize = calls.iter().map(ToolRequest::suspended_bytes).sum();
                     self.calls_bytes.store(calls_bytes, Ordering::Relaxed);
-                    self.end_resumption(false).await?;
+                    if has_answers {
+                        self.end_resumption(false).await?;
+                    }
                     return Ok(ExecutorStep::NeedsTools { calls, reply_room: None });
                 }
                 // Only a wait with a time limit can return `Running`.
@@ -129,12 +136,17 @@ impl SteppedExecution for LocalExecution {
                 Ok(Step::Done(execution)) => Ok(execution),
                 Err(error) => Err(error),
             };
-            self.end_resumption(executed.as_ref().is_err_and(is_divergence)).await?;
+            let is_refused = self.is_refused.load(Ordering::Relaxed);
+            self.end_resumption(is_refused || executed.as_ref().is_err_and(is_divergence)).await?;
             // Drop the handle first: the handle shares the execution, which would otherwise be copied.
             drop(self.started.lock().take());
             let finish = self.finish.lock().take();
             let (finish, span) = (finish.ok_or(ServiceError::Panicked)?, Span::current());
-            let finish = move || span.in_scope(|| finish(executed.map(Arc::unwrap_or_clone)));
+            let finish = move || {
+                let executed = executed.map(Arc::unwrap_or_clone);
+                let unsaved = |execution| FinishedJob::local(execution, None);
+                span.in_scope(|| if is_refused { executed.map(unsaved) } else { finish(executed) })
+            };
             let finished = Service::blocking(finish).await?;
             Ok(ExecutorStep::Done(Box::new(finished)))
         })
@@ -149,6 +161,10 @@ impl SteppedExecution for LocalExecution {
             let measured = Service::blocking(move || started.state_before_bytes()).await?;
             measured.map_err(|error| not_suspendable(&SuspendError::Session(Arc::new(error))))
         })
+    }
+
+    fn refuse_resumption(&self) {
+        self.is_refused.store(true, Ordering::Relaxed);
     }
 
     fn suspend(&self, _: usize) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {

@@ -125,6 +125,10 @@ pub(crate) trait SteppedExecution: Send + Sync {
         Box::pin(ready(Ok(None)))
     }
 
+    /// Refuses the resumption of an execution. Once the execution has ended, its session has the state from before the
+    /// resumption. Has no effect in workers and fleets.
+    fn refuse_resumption(&self) {}
+
     /// Turns the execution into sealed bytes while it waits for answers
     /// ([`Script::is_suspendable`](crate::Script::is_suspendable)). The execution then ends, and
     /// [`advance`](Self::advance) returns a result with the outcome `cancelled`. The caller must reserve memory for

@@ -218,6 +218,7 @@ impl Tenant {
                 && let Err(error) = Service::blocking(move || claim.take()).await.flatten()
             {
                 stepping.output.set(None).await;
+                stepping.started.refuse_resumption();
                 let _ = match advanced {
                     Ok(ExecutorStep::Done(finished)) => tenant.finish(stepping, *finished),
                     _ => {
@@ -240,6 +241,7 @@ impl Tenant {
                     // The client can resume the execution from the same bytes with other answers.
                     Err(error) if error.is_answer_error() => {
                         stepping.output.set(None).await;
+                        stepping.started.refuse_resumption();
                         let _ = tenant.end(stepping).await;
                         return Err(error);
                     }

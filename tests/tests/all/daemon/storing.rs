@@ -117,12 +117,15 @@ fn client_stores_an_execution_of_the_daemons_session() {
     assert!((400..500).contains(&refused.status), "{refused:?}");
     assert_eq!(daemon.prints("small", "print(x)"), "1\n");
     body["session"] = "other".into();
-    // An execution whose tools differ changes no session.
-    body["tools"] = json!([{"name": "other"}]);
+    // An execution whose tools differ, or whose answers are invalid, changes no session.
     let etag = || daemon.get("/v1/sessions/other").header("etag").unwrap().to_owned();
     let before = etag();
-    let different = ask(&daemon, "/v1/executions/resume", &[("if-match", "*")], &body);
-    assert_eq!((different.problem(), etag()), ((409, "diverged".into()), before), "{different:?}");
+    for (tool, call) in [("other", 0), ("ask", 7)] {
+        (body["tools"], body["answers"][0]["id"]) = (json!([{ "name": tool }]), call.into());
+        let refused = ask(&daemon, "/v1/executions/resume", &[("if-match", "*")], &body);
+        assert!((400..500).contains(&refused.status), "{refused:?}");
+        assert_eq!(etag(), before, "{tool}");
+    }
     assert_eq!(daemon.prints("other", "print(x)"), "['before', 'one', 'three']\n");
     // Damaged bytes change no session.
     body["suspended"] = json!({"base64": BASE64_STANDARD.encode(&suspended.body[..100])});

@@ -128,7 +128,7 @@ fn changed_session_is_not_replaced() {
 }
 
 #[test]
-fn session_keeps_its_state_if_a_resumed_script_differs() {
+fn session_keeps_its_state_if_a_resumption_is_refused() {
     let server = Server::start(setup());
     open(&server, "s", "python");
     let bytes = suspend(&server, &start(&server, "s", "x = tools.ask(q=1)"));
@@ -137,6 +137,9 @@ fn session_keeps_its_state_if_a_resumed_script_differs() {
     let mut body = resumption("s", &bytes, &json!([{"id": 0, "value": "answer"}]));
     body["tools"][0]["name"] = json!("other");
     assert_eq!(resume_if(&server, "*", &body).problem(), (409, "diverged".into()));
+    assert_eq!(etag(&server, "s"), before);
+    let unknown = resume(&server, "s", &bytes, &json!([{"id": 7, "value": "answer"}]));
+    assert!((400..500).contains(&unknown.status), "{unknown:?}");
     assert_eq!(etag(&server, "s"), before);
     assert_eq!(execute(&server, "s", "x")["value"]["json"], "later");
     resume(&server, "s", &bytes, &json!([{"id": 0, "value": "answer"}])).ok();
