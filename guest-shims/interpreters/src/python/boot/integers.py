@@ -4,7 +4,8 @@ This file changes type names, and the results of functions written in Python. `i
 # Modules whose Python code converts results or arguments to `intp`. Their code is changed to use `int64`.
 INDEX_MODULES = """
     numpy._core.numeric numpy.lib._arraysetops_impl numpy.lib._histograms_impl numpy.lib._index_tricks_impl numpy.ma.core
-    pandas.core.series scipy.io._mmio scipy.signal._peak_finding
+    pandas.core.series scipy.io._mmio scipy.signal._peak_finding scipy.sparse._lil sklearn.cluster._dbscan
+    sklearn.datasets._samples_generator sklearn.utils.sparsefuncs
 """.split()
 
 
