@@ -72,13 +72,14 @@ impl Caller {
         sandbox: &Sandbox,
         request: &Request,
         cancel: &CancelToken,
-    ) -> Result<crate::Execution, SandboxFailure> {
+    ) -> Result<glovebox::Execution, SandboxFailure> {
         let budget = Budget::empty();
         let _reservation = self.meter.execution(fuel_of_an_execution(sandbox, request), &budget)?;
         let request = convert::request(request).session_id(&self.id).cancel(cancel).budget(&budget);
-        let execution = sandbox.run(request)?;
+        let mut execution = sandbox.run(request)?;
         // Outside sessions, the ID is only for the host's log and tools.
-        Ok(crate::Execution { session_id: None, ..execution })
+        execution.session_id = None;
+        Ok(execution)
     }
 
     /// Implements `validate`. `cancel` cancels the parser.

@@ -163,8 +163,9 @@ fn mistyped_and_dropped_handles_are_invalid() {
 #[test]
 fn a_dropped_context_frees_its_sessions() {
     // Use a separate engine, because other tests change the session count of the shared engine.
-    let cache_dir = Some(engine().cache_dir().to_path_buf());
-    let lone = Engine::new(EngineConfig { cache_dir, pool: None, ..EngineConfig::default() }).unwrap();
+    let mut config = EngineConfig::default();
+    (config.cache_dir, config.pool) = (Some(engine().cache_dir().to_path_buf()), None);
+    let lone = Engine::new(config).unwrap();
     let mut policy = glovebox::Policy::default();
     policy.limits.session_count = 2;
     let host = SandboxHost::builder(&lone).policy(policy).build().unwrap();

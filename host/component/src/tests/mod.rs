@@ -43,10 +43,11 @@ impl UnambiguousCalls for SandboxCtx {
 fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
-        let cache_dir = env::var_os("GLOVEBOX_CACHE_DIR").map(PathBuf::from);
+        let mut config = EngineConfig::default();
+        config.cache_dir = env::var_os("GLOVEBOX_CACHE_DIR").map(PathBuf::from);
         // `python-3.12` is faster to prepare than the default.
-        let default_runtimes = vec!["python-3.12".into()];
-        Engine::new(EngineConfig { cache_dir, default_runtimes, ..EngineConfig::default() }).unwrap()
+        config.default_runtimes = vec!["python-3.12".into()];
+        Engine::new(config).unwrap()
     })
 }
 
