@@ -126,6 +126,38 @@ fn sessions_with_workers_resume_suspended_executions() {
 }
 
 #[test]
+fn session_with_workers_keeps_its_state_if_a_resumption_is_refused() {
+    let server = Server::start_on(tempfile::tempdir().unwrap(), "", &["--workers", "2"]);
+    server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();
+    let body = json!({ "source": "x = tools.ask(q=1)", "tools": [{ "name": "ask" }], "suspendable": true });
+    let waiting = server.post("/v1/sessions/s/execute", &body);
+    assert_eq!(waiting.status, 202, "{waiting:?}");
+    let bytes = suspend(&server, waiting.json()["execution"].as_str().unwrap());
+    in_session(&server, "s", "x = 'later'").ok();
+    let etag = || {
+        let mut answer = String::new();
+        server.begin("GET", "/v1/sessions/s", &[], "").read_to_string(&mut answer).unwrap();
+        answer.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap().to_owned()
+    };
+    let resume = |call: u64, etag: &str| {
+        let body = json!({
+            "session": "s", "suspended": { "base64": BASE64_STANDARD.encode(&bytes) },
+            "answers": [{ "id": call, "value": "answer" }], "tools": [{ "name": "ask" }],
+        });
+        Answer::read(server.begin("POST", "/v1/executions/resume", &[("if-match", etag)], &body.to_string()))
+    };
+    let later = etag();
+    assert_eq!(resume(7, &later).problem(), (400, "invalid-argument".into()), "unknown call");
+    assert_eq!(etag(), later);
+    assert_eq!(in_session(&server, "s", "x").ok()["value"]["json"], "later");
+    // The client can send other answers with the `ETag` from before the refused request.
+    let later = etag();
+    assert_eq!(resume(7, &later).problem(), (400, "invalid-argument".into()), "unknown call");
+    resume(0, &later).ok();
+    assert_eq!(in_session(&server, "s", "x").ok()["value"]["json"], "answer");
+}
+
+#[test]
 fn long_context_of_a_session_can_be_suspended() {
     let server = Server::start_on(tempfile::tempdir().unwrap(), "", &["--workers", "2"]);
     server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();

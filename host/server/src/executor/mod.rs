@@ -126,7 +126,7 @@ pub(crate) trait SteppedExecution: Send + Sync {
     }
 
     /// Refuses the resumption of an execution. Once the execution has ended, its session has the state from before the
-    /// resumption. Has no effect in workers and fleets.
+    /// resumption. Has no effect in a fleet, because an execution that waits there has not changed its session.
     fn refuse_resumption(&self) {}
 
     /// Turns the execution into sealed bytes while it waits for answers

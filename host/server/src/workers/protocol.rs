@@ -29,6 +29,8 @@ pub(super) enum ToWorker {
     Advance {
         execution: u64,
         answers: Vec<AnswerPart>,
+        /// `true` once the resumption of the execution was refused. Its session is then not saved.
+        is_refused: bool,
     },
     /// Suspends and ends a started execution that waits for answers. The binary part of the reply contains the
     /// suspended execution.

@@ -346,7 +346,10 @@ impl WorkerSide {
             }
             ToWorker::Forget { execution } => drop(self.left.lock().remove(&execution)),
             ToWorker::Start(run) => return Ok(json_reply(&self.start(run, &bytes, &cancel).await?)),
-            ToWorker::Advance { execution, answers } => {
+            ToWorker::Advance { execution, answers, is_refused } => {
+                if is_refused {
+                    self.find(execution)?.run.refuse_resumption();
+                }
                 let answers = AnswerPart::join(answers, &bytes);
                 return Ok(json_reply(&self.advance(execution, answers).await?));
             }

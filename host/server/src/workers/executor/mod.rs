@@ -1,6 +1,12 @@
 //! The executor that forwards a tenant's work to worker processes.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use glovebox::{CancelToken, OnCancel, SessionVariable, Tool, ToolAnswer, ToolDefinition};
 use glovebox_sessions::SessionId;
@@ -260,6 +266,7 @@ impl Executor for WorkerProcesses {
                 }),
                 cancel,
                 script: Mutex::new(Some((call, bytes))),
+                is_refused: AtomicBool::default(),
                 live,
             });
             Ok(started)
@@ -360,6 +367,9 @@ struct WorkerExecution {
     cancel: CancelToken,
     /// The script and its data, until the first step sends them.
     script: Mutex<Option<(RunCall, Vec<u8>)>>,
+    /// `true` once the resumption was refused. The next step passes it to the worker, before the worker saves the
+    /// session.
+    is_refused: AtomicBool,
     /// Cancelled when the execution has ended, if it has waited for answers.
     ended: CancellationToken,
     runtime: Handle,
@@ -404,7 +414,8 @@ impl SteppedExecution for WorkerExecution {
                 Some((call, bytes)) => self.begin(call, bytes).await,
                 None => {
                     let (answers, bytes) = AnswerPart::split(answers);
-                    let ask = ToWorker::Advance { execution: self.execution, answers };
+                    let is_refused = self.is_refused.load(Ordering::Relaxed);
+                    let ask = ToWorker::Advance { execution: self.execution, answers, is_refused };
                     self.live.peer.call_within(&ask, bytes, self.reply_budget.clone()).await
                 }
             };
@@ -425,6 +436,10 @@ impl SteppedExecution for WorkerExecution {
                 }
             })
         })
+    }
+
+    fn refuse_resumption(&self) {
+        self.is_refused.store(true, Ordering::Relaxed);
     }
 
     fn suspend(&self, max_bytes: usize) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {

@@ -84,6 +84,7 @@ fn execution(live: Arc<LiveWorker>, reply_budget: Option<ReplyBudget>) -> Worker
         reply_budget,
         cancel: CancelToken::new(),
         script: Mutex::default(),
+        is_refused: AtomicBool::default(),
         ended: CancellationToken::new(),
         runtime: Handle::current(),
         _hook: CancelToken::new().on_cancel(|| {}),
