@@ -6,7 +6,7 @@
   const { assert, process } = $.node;
   const { clearTimeout, performance, setTimeout } = $.builtins;
 
-  // The result of a test that failed. `kind` is `code`, `cancelled`, or `subtests`, whose error is not printed.
+  // The result of a test that failed. `kind` is `code`, `cancelled`, or `subtests`, whose tests are not listed as failed.
   class TestFailure extends Error {
     constructor(reason, kind) {
       super(`${reason}`);
@@ -16,6 +16,7 @@
   const failureOf = (thrown) => (thrown instanceof TestFailure ? thrown : Object.assign(new TestFailure('', 'code'), { reason: thrown }));
   const cancelled = (reason) => new TestFailure(reason, 'cancelled');
   const PENDING = 'Promise resolution is still pending but the event loop has already resolved';
+  const UNFINISHED = 'test did not finish before its parent and was cancelled';
 
   // The test or suite whose function is being called.
   let current;
@@ -48,10 +49,14 @@
 
   // A test, a suite, or the root of the tests of an execution.
   class Item {
-    constructor(parent, name, { skip, todo, timeout }, body) {
-      Object.assign(this, { parent, name, body, timeout, skip: skip || undefined, todo: todo || undefined, isSuite: false, isShown: false, failure: undefined });
-      Object.assign(this, { root: parent?.root ?? this, depth: parent === undefined ? -1 : parent.depth + 1, duration: 0, notes: [], end: Promise.resolve() });
-      Object.assign(this, { children: [], hooks: { before: [], after: [], beforeEach: [], afterEach: [] }, at: callerOf() });
+    constructor(parent, name, { only, plan, skip, timeout, todo }, body) {
+      Object.assign(this, { parent, name, body, timeout, skip: skip || undefined, todo: todo || undefined, isSuite: false, isShown: false, isReported: false, failure: undefined });
+      Object.assign(this, { root: parent?.root ?? this, depth: parent === undefined ? -1 : parent.depth + 1, duration: 0, notes: [], end: Promise.resolve(), plan, checks: 0 });
+      Object.assign(this, { children: [], hooks: { before: [], after: [], beforeEach: [], afterEach: [] }, at: callerOf(), only: Boolean(only), hasOnly: false });
+    }
+    // Returns `true` if only other tests of the suite are marked with `only`.
+    isFiltered() {
+      return this.parent.hasOnly && !this.only && !this.hasOnly;
     }
     // Waits for a promise until no work is left.
     wait(promise) {
@@ -69,12 +74,12 @@
       }
     }
     async run() {
+      if (this.isReported || this.isFiltered()) return undefined;
       if (this.root.hasEnded) return this.cancel(PENDING);
-      const begun = performance.now();
+      this.begun = performance.now();
       if (this.skip === undefined) await (this.isSuite ? this.runSuite() : this.runTest());
       const failed = this.children.filter((child) => child.hasFailed()).length;
       if (failed > 0) this.failure ??= new TestFailure(`${failed} subtests failed`, 'subtests');
-      this.duration = Math.round((performance.now() - begun) * 1e6) / 1e6;
       return this.report();
     }
     async runTest() {
@@ -95,8 +100,10 @@
         await this.wait(Promise.race(work));
       });
       clearTimeout(timer);
-      if (this.failure !== undefined) this.controller?.abort();
-      for (let end; end !== this.end; await end) end = this.end;
+      if (this.failure !== undefined) for (const child of this.children) child.cancel(UNFINISHED);
+      for (let end; this.failure === undefined && end !== this.end; await end) end = this.end;
+      this.controller?.abort();
+      if (this.plan !== undefined && this.plan !== this.checks) this.failure ??= new TestFailure(`plan expected ${this.plan} assertions but received ${this.checks}`, 'code');
       for (const item of above) await this.attempt(() => item.runHooks('afterEach', context));
       await this.attempt(() => this.runHooks('after', context));
       context.mock.restoreAll();
@@ -108,10 +115,11 @@
         await this.parent.runHooks('before', contextOf(this.parent));
         await this.runHooks('before', context);
       });
-      for (const child of this.children) await (this.failure === undefined ? child.run() : child.cancel('test did not finish before its parent and was cancelled'));
+      for (const child of this.children) await (this.failure === undefined ? child.run() : child.cancel(UNFINISHED));
       await this.attempt(() => this.runHooks('after', context));
     }
     cancel(reason) {
+      if (this.isReported || this.isFiltered()) return;
       for (const child of this.children) child.cancel(reason);
       this.failure = cancelled(reason);
       this.report();
@@ -119,22 +127,23 @@
     hasFailed() {
       return this.failure !== undefined && this.todo === undefined;
     }
-    result(indent, before = '') {
+    title() {
       const { duration, failure, name, skip, todo } = this;
       const mark = skip !== undefined ? '﹣' : failure === undefined ? '✔' : '✖';
       const time = duration > 0 ? ` (${duration}ms)` : '';
-      const title = `${indent}${mark} ${name}${time}${skip === undefined ? noteOf(todo, 'TODO') : noteOf(skip, 'SKIP')}`;
-      if (failure === undefined || failure.kind === 'subtests') return title;
-      return `${title}${before}\n${indent}  ${inspectWith(failure.reason, { breakLength: Infinity }).replaceAll('\n', `\n${indent}  `)}\n`;
+      return `${mark} ${name}${time}${skip === undefined ? noteOf(todo, 'TODO') : noteOf(skip, 'SKIP')}`;
     }
     report() {
+      if (this.isReported) return;
+      this.isReported = true;
+      if (this.begun !== undefined) this.duration = Math.round((performance.now() - this.begun) * 1e6) / 1e6;
       let text = '';
       for (let item = this.parent; item !== this.root && !item.isShown; item = item.parent) {
         item.isShown = true;
         text = `${'  '.repeat(item.depth)}▶ ${item.name}\n${text}`;
       }
       const indent = '  '.repeat(this.depth);
-      writeOut(`${text}${this.result(indent, this.isShown ? '\n' : '')}\n${this.notes.map((note) => `${indent}ℹ ${note}\n`).join('')}`);
+      writeOut(`${text}${indent}${this.title()}\n${this.notes.map((note) => `${indent}ℹ ${note}\n`).join('')}`);
       const { counts, failed } = this.root;
       if (this.failure !== undefined && this.failure.kind !== 'subtests') failed.push(this);
       if (!this.isSuite) counts.tests++;
@@ -160,10 +169,10 @@
       made.stop();
       await made.end;
       await made.attempt(() => Promise.all(made.hooks.after.map((hook) => call(hook, contextOf(made)))));
-      if (made.failure !== undefined || made.children.some((child) => child.hasFailed())) process.exitCode = 1;
+      if (made.failure !== undefined || made.counts.fail > 0 || made.counts.cancelled > 0 || made.children.some((child) => child.hasFailed())) process.exitCode = 1;
       made.counts.duration_ms = Math.round((performance.now() - begun) * 1e6) / 1e6;
       writeOut(Object.keys(made.counts).map((name) => `ℹ ${name} ${made.counts[name]}\n`).join(''));
-      const shown = made.failed.flatMap((item) => [...(item.at === undefined ? [] : [`test at ${item.at}`]), item.result('')]);
+      const shown = made.failed.flatMap((item) => [...(item.at === undefined ? [] : [`test at ${item.at}`]), `${item.title()}\n  ${inspectWith(item.failure.reason, { breakLength: Infinity }).replaceAll('\n', '\n  ')}\n`]);
       if (shown.length > 0) writeOut(['\n✖ failing tests:\n', ...shown].join('\n'));
       root = undefined;
     });
@@ -178,6 +187,7 @@
     const item = new Item(parent, name || called.name || '<anonymous>', { ...(typeof options === 'object' ? options : {}), ...extra }, called);
     item.isSuite = isSuite;
     parent.children.push(item);
+    for (let above = parent; item.only && above !== undefined && (above.isSuite || above === above.root); above = above.parent) above.hasOnly = true;
     if (isSuite) {
       item.built = item.skip === undefined ? call(called, contextOf(item), item) : Promise.resolve();
       item.built.catch(() => {});
@@ -189,7 +199,7 @@
   const parentOf = () => (current?.root === rootOf() ? current : rootOf());
   const adder = (isSuite, name) => {
     const made = (extra, own) => ({ [own]: (...args) => add(parentOf(), isSuite, args, extra) })[own];
-    return Object.assign(made({}, name), { skip: made({ skip: true }, 'skip'), todo: made({ todo: true }, 'todo'), only: made({}, 'only') });
+    return Object.assign(made({}, name), { skip: made({ skip: true }, 'skip'), todo: made({ todo: true }, 'todo'), only: made({ only: true }, 'only') });
   };
   const hook = (name, target) => ({
     [name](body) {
@@ -199,10 +209,31 @@
   })[name];
   const HOOKS = ['before', 'after', 'beforeEach', 'afterEach'];
 
+  // Returns the functions of `assert` for one test, which count their calls for the test's plan.
+  const countingAssert = (item) => {
+    const made = {};
+    for (const [name, check] of Object.entries(assert)) {
+      if (typeof check !== 'function' || name === 'AssertionError' || name === 'strict') continue;
+      made[name] = (...args) => {
+        item.checks++;
+        return check(...args);
+      };
+    }
+    return made;
+  };
+
   // Returns the object that the function of a test, a suite or a hook receives.
   const contextOf = (item) => {
     const context = {
       name: item.name,
+      get fullName() {
+        const names = [];
+        for (let named = item; named !== undefined && named !== item.root; named = named.parent) names.unshift(named.name);
+        return names.join(' > ');
+      },
+      get assert() {
+        return (item.assert ??= countingAssert(item));
+      },
       get signal() {
         return (item.controller ??= new AbortController()).signal;
       },
@@ -210,25 +241,43 @@
     if (item.isSuite) return context;
     for (const name of HOOKS) context[name] = hook(name, () => item);
     return Object.assign(context, {
-      assert,
       mock: new MockTracker(),
       diagnostic: (message) => void item.notes.push(message),
       skip: (message = true) => void (item.skip = message),
       todo: (message = true) => void (item.todo = message),
-      test: (...args) => add(item, false, args, {}),
+      plan(count) {
+        if (typeof count !== 'number') throw $.coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "count" argument must be of type number. Received ${$.received(count)}`);
+        item.plan = count;
+      },
+      test(...args) {
+        item.checks++;
+        return add(item, false, args, {});
+      },
     });
   };
 
+  const isFunction = (name, value) => {
+    if (typeof value !== 'function') throw $.functionError(name, value);
+  };
   // Replaces functions with functions that record their calls.
   class MockTracker {
     #restores = [];
-    fn(original = () => {}, implementation = original) {
+    fn(original = () => {}, ...rest) {
+      const { times = Infinity } = rest.find((given) => typeof given === 'object') ?? {};
+      const implementation = rest[0] === undefined || typeof rest[0] === 'object' ? original : rest[0];
+      isFunction('original', original);
+      isFunction('implementation', implementation);
       let body = implementation;
+      const once = new Map();
       const calls = [];
+      let count = 0;
       const mocked = function (...args) {
-        const call = { arguments: args, error: undefined, result: undefined, stack: new Error(), target: new.target, this: this };
+        const call = { arguments: args, error: undefined, result: undefined, stack: new Error(), target: new.target && original, this: this };
+        const chosen = once.get(count) ?? (count < times ? body : original);
+        once.delete(count);
+        count++;
         try {
-          return (call.result = new.target === undefined ? body.apply(this, args) : Reflect.construct(body, args));
+          return (call.result = new.target === undefined ? chosen.apply(this, args) : Reflect.construct(chosen, args));
         } catch (error) {
           call.error = error;
           throw error;
@@ -242,7 +291,12 @@
         },
         callCount: () => calls.length,
         mockImplementation(next) {
+          isFunction('implementation', next);
           body = next;
+        },
+        mockImplementationOnce(next, onCall = count) {
+          isFunction('implementation', next);
+          once.set(onCall, next);
         },
         resetCalls() {
           calls.length = 0;
@@ -254,13 +308,28 @@
       this.#restores.push(() => mock.restore());
       return Object.defineProperties(mocked, { name: { value: original.name }, length: { value: original.length }, mock: { value: mock } });
     }
-    method(object, name, implementation = object[name]) {
-      if (typeof object[name] !== 'function') throw $.functionError('methodName', object[name]);
-      const own = Object.getOwnPropertyDescriptor(object, name);
-      const mocked = this.fn(object[name], implementation);
-      mocked.mock.restore = () => (own === undefined ? delete object[name] : Object.defineProperty(object, name, own));
-      Object.defineProperty(object, name, { value: mocked, writable: true, configurable: true, enumerable: own?.enumerable ?? false });
+    // Replaces the function in the field `field` of the property's descriptor.
+    #replace(object, name, field, rest) {
+      let holder = object;
+      while (holder !== null && !Object.hasOwn(holder, name)) holder = Object.getPrototypeOf(holder);
+      const found = holder === null ? undefined : Object.getOwnPropertyDescriptor(holder, name);
+      const original = found?.[field];
+      if (typeof original !== 'function') throw $.coded(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument 'methodName' must be a method. Received ${$.inspect(original, 0)}`);
+      const mocked = this.fn(original, ...rest);
+      mocked.mock.restore = () => (holder === object ? Object.defineProperty(object, name, found) : delete object[name]);
+      const own = holder === object ? Object.getOwnPropertyDescriptor(object, name) : found;
+      Object.defineProperty(object, name, { ...own, [field]: mocked, configurable: true });
       return mocked;
+    }
+    method(object, name, ...rest) {
+      const { getter, setter } = rest.find((given) => typeof given === 'object') ?? {};
+      return this.#replace(object, name, getter ? 'get' : setter ? 'set' : 'value', rest);
+    }
+    getter(object, name, ...rest) {
+      return this.#replace(object, name, 'get', rest);
+    }
+    setter(object, name, ...rest) {
+      return this.#replace(object, name, 'set', rest);
     }
     restoreAll() {
       this.#restores.forEach((restore) => restore());
