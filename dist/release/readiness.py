@@ -8,8 +8,10 @@ import json
 import platform
 import re
 import shutil
+import subprocess
 import tarfile
 import tomllib
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,8 +93,11 @@ def changelog(release: Release, root: Path = ROOT) -> Found:
         yield f"CHANGELOG.md has no section `## {release.version} - DATE`", "add the section, with the changes for users"
         return
     try:
-        datetime.date.fromisoformat(heading[1])
+        # `fromisoformat` also accepts `20260105` and `2026-W02-1`.
+        is_date = datetime.date.fromisoformat(heading[1]).isoformat() == heading[1]
     except ValueError:
+        is_date = False
+    if not is_date:
         remedy = "replace it with the date of the release, as YYYY-MM-DD"
         yield f"the section {release.version} in CHANGELOG.md has the date `{heading[1]}`", remedy
 
@@ -117,7 +122,7 @@ def contract(_: Release, root: Path = ROOT) -> Found:
         remedy = f"if {declared[1]} has no tag yet, run `rm -rf {place}; mkdir {place}; cp wit/*.wit {place}/`; otherwise increase its version"
         yield f"{place} differs from the contract in wit/", remedy
     for earlier in statement.git("tag", "--list", "v*", "--merged", "HEAD").split():
-        for name in statement.git("diff", "--name-only", "--diff-filter=DM", earlier, "HEAD", "--", "wit/history").split():
+        for name in statement.git("diff", "--name-only", "--no-renames", "--diff-filter=DMT", earlier, "HEAD", "--", "wit/history").split():
             yield f"{name} has changed since {earlier}, which contains it", f"run `git checkout {earlier} -- {name}`"
 
 
@@ -208,5 +213,5 @@ def check(release: Release, name: str) -> list[Problem]:
     """Runs one check. A check that fails to run is a problem too, so that the others still run."""
     try:
         return [Problem(name, what, remedy) for what, remedy in CHECKS[name](release)]
-    except (ReleaseError, OSError, KeyError, ValueError) as error:
+    except (ReleaseError, OSError, KeyError, ValueError, EOFError, subprocess.SubprocessError, tarfile.TarError, zlib.error) as error:
         return [Problem(name, f"the check failed: {error}", "repair the file or tool that it names")]

@@ -7,6 +7,7 @@ import datetime
 import io
 import json
 import shutil
+import subprocess
 import tempfile
 import unittest
 from collections.abc import Iterator
@@ -97,7 +98,7 @@ class Checks(unittest.TestCase):
 
     def test_changelog_needs_a_date(self) -> None:
         path = self.root / "CHANGELOG.md"
-        for heading, expected in [("0.1.0 - Unreleased", "the date `Unreleased`"), ("0.1.0 - 2026-13-01", "the date"), ("0.1.1 - 2026-01-01", "no section")]:
+        for heading, expected in [("0.1.0 - Unreleased", "the date `Unreleased`"), ("0.1.0 - 2026-13-01", "the date"), ("0.1.0 - 20260105", "the date `20260105`"), ("0.1.1 - 2026-01-01", "no section")]:
             path.write_text(f"# Changelog\n\n## {heading}\n\nNew.\n")
             self.one(readiness.changelog(self.release, self.root), expected)
         path.write_text("# Changelog\n\n## 0.1.0 - 2026-12-01\n\nNew.\n")
@@ -119,6 +120,21 @@ class Checks(unittest.TestCase):
         self.tags["--list"], self.git["diff"] = "v0.0.9", "wit/history/0.1.0/types.wit"
         remedy = self.one(readiness.contract(self.release, self.root), "wit/history/0.1.0/types.wit has changed since v0.0.9")
         self.assertEqual(remedy, "run `git checkout v0.0.9 -- wit/history/0.1.0/types.wit`")
+
+    def test_released_contract_must_not_be_renamed(self) -> None:
+        def git(*arguments: str) -> str:
+            return subprocess.check_output(["git", "-c", "user.name=a", "-c", "user.email=a@b.example", *arguments], cwd=self.root, text=True).strip()
+
+        git("init", "--quiet")
+        git("add", "wit")
+        git("commit", "--quiet", "--message", "Release")
+        git("tag", "v0.0.9")
+        copy = next((self.root / "wit" / "history").glob("*/types.wit"))
+        git("mv", str(copy), str(copy.with_name("renamed.wit")))
+        git("commit", "--quiet", "--message", "Rename")
+        with mock.patch.object(statement, "git", git):
+            found = [what for what, _ in readiness.contract(self.release, self.root)]
+        self.assertIn(f"{copy.relative_to(self.root)} has changed since v0.0.9, which contains it", found)
 
     def test_review_of_vulnerabilities_must_be_recent(self) -> None:
         reviewed = provenance.read()[0]
@@ -173,9 +189,19 @@ class Checks(unittest.TestCase):
         self.one(readiness.npm_packages(self.release), "names `@glovebox-sandbox/darwin-x64`, but `glovebox-sandbox-darwin-x64-0.1.0.tgz`")
 
     def test_failing_check_is_a_problem(self) -> None:
-        with mock.patch.dict(readiness.CHECKS, {"tag": mock.Mock(side_effect=OSError("no git"))}):
-            (found,) = readiness.check(self.release, "tag")
-        self.assertEqual((found.check, found.what), ("tag", "the check failed: no git"))
+        for error in (OSError("no git"), subprocess.CalledProcessError(128, "git")):
+            with mock.patch.dict(readiness.CHECKS, {"tag": mock.Mock(side_effect=error)}):
+                (found,) = readiness.check(self.release, "tag")
+            self.assertEqual((found.check, found.what), ("tag", f"the check failed: {error}"))
+
+    def test_damaged_npm_package_is_a_problem(self) -> None:
+        package = self.release.out / "glovebox-sandbox-0.1.0.tgz"
+        archives.tar_gz(package, "package", {"package.json": b"{}"}, EPOCH)
+        whole = package.read_bytes()
+        for damaged in (b"", b"text", whole[: len(whole) // 2]):
+            package.write_bytes(damaged)
+            (found,) = readiness.check(self.release, "npm packages")
+            self.assertIn("the check failed", found.what)
 
     def test_built_files_have_sizes_and_checksums(self) -> None:
         self.build()
