@@ -157,7 +157,7 @@
     const execution = $.entered();
     if (root?.execution === execution) return root;
     const begun = performance.now();
-    const made = Object.assign(new Item(undefined, '<root>', {}), { execution, failed: [], counts: { tests: 0, suites: 0, pass: 0, fail: 0, cancelled: 0, skipped: 0, todo: 0, duration_ms: 0 } });
+    const made = Object.assign(new Item(undefined, '<root>', { __proto__: null }), { execution, failed: [], counts: { tests: 0, suites: 0, pass: 0, fail: 0, cancelled: 0, skipped: 0, todo: 0, duration_ms: 0 } });
     made.ending = new Promise((_, reject) => {
       made.stop = () => reject(cancelled(PENDING));
     });
@@ -184,7 +184,7 @@
     const name = typeof first === 'string' ? first : undefined;
     const [options, body] = [[first, second], [second, third]].map(([settings, given]) => (typeof settings === 'function' ? [{}, settings] : [settings ?? {}, given]))[name === undefined ? 0 : 1];
     const called = typeof body === 'function' ? body : () => {};
-    const item = new Item(parent, name || called.name || '<anonymous>', { ...(typeof options === 'object' ? options : {}), ...extra }, called);
+    const item = new Item(parent, name || called.name || '<anonymous>', { __proto__: null, ...(typeof options === 'object' ? options : {}), ...extra }, called);
     item.isSuite = isSuite;
     parent.children.push(item);
     for (let above = parent; item.only && above !== undefined && (above.isSuite || above === above.root); above = above.parent) above.hasOnly = true;
@@ -242,7 +242,7 @@
     for (const name of HOOKS) context[name] = hook(name, () => item);
     return Object.assign(context, {
       mock: new MockTracker(),
-      diagnostic: (message) => void item.notes.push(message),
+      diagnostic: (message) => void item.notes.push(String(message)),
       skip: (message = true) => void (item.skip = message),
       todo: (message = true) => void (item.todo = message),
       plan(count) {
