@@ -42,12 +42,18 @@ fn provider() -> Rc<Provider> {
 }
 
 fn world() -> World {
-    World { guests: Rc::new(WovenModule), libraries: Arc::new(WovenModule), clocks: clocks(), tools: tools() }
+    World {
+        guests: Rc::new(WovenModule),
+        libraries: Arc::new(WovenModule),
+        clocks: clocks(),
+        tools: tools(),
+        pause: None,
+    }
 }
 
 #[cfg(feature = "tools")]
 fn tools() -> Option<Rc<dyn crate::ToolHost>> {
-    Some(Rc::new(crate::world::HostTools))
+    Some(Rc::new(crate::HostTools))
 }
 
 #[cfg(not(feature = "tools"))]
@@ -57,7 +63,7 @@ fn tools() -> Option<Rc<dyn crate::ToolHost>> {
 
 #[cfg(feature = "clock")]
 fn clocks() -> Option<Rc<dyn crate::Clocks>> {
-    Some(Rc::new(crate::world::HostClocks))
+    Some(Rc::new(crate::HostClocks))
 }
 
 #[cfg(not(feature = "clock"))]
@@ -68,7 +74,7 @@ fn clocks() -> Option<Rc<dyn crate::Clocks>> {
 struct ProviderExports;
 
 impl Guest for ProviderExports {
-    type Started = RefCell<Started>;
+    type Started = Started;
     type Session = Session;
     type Files = Files;
     type Blob = RefCell<Blob>;
@@ -90,7 +96,7 @@ impl Guest for ProviderExports {
     }
 
     fn start(runtime: Runtime, request: Request, policy: Policy, tools: Vec<Tool>) -> Result<OwnStarted, SandboxError> {
-        Ok(OwnStarted::new(RefCell::new(provider().start(&runtime, request, policy, &tools)?)))
+        Ok(OwnStarted::new(provider().start(&runtime, request, policy, &tools)?))
     }
 
     fn start_suspendable(
@@ -113,17 +119,17 @@ impl Guest for ProviderExports {
     }
 }
 
-impl GuestStarted for RefCell<Started> {
+impl GuestStarted for Started {
     fn continue_(&self, answers: Vec<ToolAnswer>, _wait_ms: Option<u64>) -> Result<Step, SandboxError> {
-        self.borrow_mut().advance(&answers)
+        self.advance(&answers)
     }
 
     fn read_output(&self, stream: OutputStream, offset: u64, len: u64) -> Vec<u8> {
-        self.borrow().read_output(stream, offset, len)
+        self.read_output(stream, offset, len)
     }
 
     fn files(&self) -> Result<OwnFiles, SandboxError> {
-        Ok(OwnFiles::new(self.borrow().files()?))
+        Ok(OwnFiles::new(self.files("call `continue` until it returns `done`")?))
     }
 
     fn suspend(&self) -> Result<OwnBlob, SandboxError> {
@@ -131,7 +137,7 @@ impl GuestStarted for RefCell<Started> {
     }
 
     fn cancel(&self) {
-        self.borrow_mut().cancel();
+        self.cancel();
     }
 }
 
@@ -198,7 +204,7 @@ impl GuestSession for Session {
     }
 
     fn start(&self, request: Request) -> Result<OwnStarted, SandboxError> {
-        Ok(OwnStarted::new(RefCell::new(self.start(request)?)))
+        Ok(OwnStarted::new(self.start(request)?))
     }
 
     fn get_variable(&self, name: String) -> Result<Option<GuestValue>, SandboxError> {

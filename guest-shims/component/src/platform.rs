@@ -1,20 +1,20 @@
 //! The clock and the tools of the component's executions.
 
-use std::{fmt, rc::Rc, time::Duration};
+use std::{fmt, rc::Rc, task::Context, time::Duration};
 
 #[cfg(any(feature = "tools", test))]
 use glovebox_core::tools::{Definition, MAX_PROVIDER_LEVELS, ToolDefinitionError, weight};
 use glovebox_core::{
     Moment, Platform, Watch,
-    tools::{
-        Answer, CallFailure, CallStart, CheckedDefinition, QueuedCall, ReadyCall, ToolError, ToolErrorKind, ToolRunner,
-        Toolset, json_text, within,
-    },
+    tools::{CheckedDefinition, Toolset},
 };
+use glovebox_wasi::Stream;
 #[cfg(any(feature = "tools", test))]
 use serde_json::{Value, json};
 
-use crate::{Clocks, Reading, ToolHost, World, bindings::types};
+#[cfg(any(feature = "tools", test))]
+use crate::bindings::types;
+use crate::{CallRunner, Clocks, Live, Pause, Reading, World, wait};
 
 /// The context of a guest's current execution. The default has no clock and never stops the guest.
 pub type ExecutionCtx = glovebox_core::ExecutionCtx<ComponentPlatform>;
@@ -23,10 +23,13 @@ pub type ExecutionCtx = glovebox_core::ExecutionCtx<ComponentPlatform>;
 /// a microsecond.
 const SLICE_FUEL: u64 = 2_000_000;
 
-/// The clock of one execution in the component.
+/// The clock of one execution in the component, and its observers.
 #[derive(Debug, Default)]
 pub struct ComponentPlatform {
     watch: Stopwatch,
+    pause: Option<Pause>,
+    /// The state that the caller observes; `None` for code that runs on behalf of no execution.
+    pub live: Option<Rc<Live>>,
 }
 
 impl ComponentPlatform {
@@ -34,18 +37,34 @@ impl ComponentPlatform {
     #[must_use]
     pub fn begin(world: &World, timeout: Duration) -> ExecutionCtx {
         let watch = Stopwatch::start(world.clocks.clone());
-        ExecutionCtx::new(Self { watch: watch.clone() }, watch, timeout)
+        ExecutionCtx::new(Self { watch: watch.clone(), pause: world.pause, live: None }, watch, timeout)
+    }
+
+    /// Lets the host run other calls, and serves the execution's observers.
+    pub(crate) fn pause(&self) {
+        if let Some(pause) = self.pause {
+            pause(self.live.as_deref());
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.is_cancelled())
     }
 }
 
 impl Platform for ComponentPlatform {
     type Watch = Stopwatch;
-    type Tools = InlineRunner;
+    type Tools = CallRunner;
 
-    fn wait(&self, watch: &Stopwatch, until: Duration, _heeds_cancellation: bool, _is_ready: impl Fn() -> bool) {
-        if let Some(clocks) = watch.clocks() {
-            clocks.sleep(until.saturating_sub(watch.elapsed()));
-        }
+    fn wait(&self, watch: &Stopwatch, until: Duration, heeds_cancellation: bool, is_ready: impl Fn() -> bool) {
+        let Some(clocks) = watch.clocks() else { return };
+        let is_ready = || {
+            if let Some(live) = &self.live {
+                live.serve(&mut Context::from_waker(&wait::waker()));
+            }
+            is_ready() || (heeds_cancellation && self.is_cancelled())
+        };
+        clocks.wait(until.saturating_sub(watch.elapsed()), &is_ready);
     }
 
     fn realtime_ns(&self) -> u64 {
@@ -53,71 +72,31 @@ impl Platform for ComponentPlatform {
     }
 
     fn moment(&self, watch: &Stopwatch) -> Moment {
-        watch.moment()
+        let moment = watch.moment();
+        Moment { is_cancelled: moment.is_cancelled || self.is_cancelled(), ..moment }
+    }
+
+    fn output(&mut self, stream: Stream, bytes: &[u8]) {
+        if let Some(live) = &self.live {
+            live.add_output(stream, bytes);
+        }
+    }
+
+    fn display(&mut self, message: &[u8]) {
+        if let Some(live) = &self.live {
+            live.add_display(message);
+        }
     }
 }
 
 /// Returns the size of the guest's next slice, in fuel. The host checks the clock and the soft stop between slices.
 #[must_use]
 pub(crate) fn slice(ctx: &ExecutionCtx, left: u64) -> u64 {
-    let max = if ctx.watch().has_clock() { SLICE_FUEL } else { u64::MAX };
+    let is_sliced = ctx.watch().has_clock() || ctx.platform.pause.is_some();
+    let max = if is_sliced { SLICE_FUEL } else { u64::MAX };
     // End the slice where a soft stop is due.
     let before_reserve = left.checked_sub(ctx.fuel_reserve()).map_or(left, |before| before.max(1));
     max.min(before_reserve).min(left).min(i64::MAX.unsigned_abs())
-}
-
-/// A runner that runs tools while the guest writes to the tool device or reads from it.
-///
-/// The component has a single thread, and a tool call blocks in the component's host. A call therefore runs when it is
-/// started, and the guest waits. As in the engine, a guest that reads no replies can start only a limited number of
-/// calls.
-pub struct InlineRunner {
-    toolbox: Rc<Toolbox>,
-    host: Option<Rc<dyn ToolHost>>,
-}
-
-/// A handle to a running call. No value exists, because every call finishes when it is started.
-#[derive(Debug)]
-pub enum Never {}
-
-impl InlineRunner {
-    /// Creates a runner for these tools.
-    #[must_use]
-    pub fn new(toolbox: Rc<Toolbox>, world: &World) -> Self {
-        Self { toolbox, host: world.tools.clone() }
-    }
-
-    fn answer(&self, call: QueuedCall<Rc<CheckedDefinition>>, max_bytes: u64) -> Answer {
-        let QueuedCall { name, tool, arguments, text, .. } = call;
-        tool.check(&arguments)?;
-        let Some(host) = &self.host else {
-            return Err(CallFailure::new(
-                ToolErrorKind::Failed,
-                "the tool cannot be called: the provider has no tool host",
-            ));
-        };
-        let failure = |failure: types::CallFailure| CallFailure::from(ToolError::from(failure));
-        let result = host.call(&name, &text).map_err(failure)?;
-        json_text(within(result, max_bytes)?)
-    }
-}
-
-impl ToolRunner for InlineRunner {
-    type Watch = Stopwatch;
-    type Tool = Rc<CheckedDefinition>;
-    type Running = Never;
-    type Wait = Never;
-
-    const RUN_INLINE: bool = true;
-
-    fn tools(&self) -> &Toolbox {
-        &self.toolbox
-    }
-
-    fn start(&mut self, ready: ReadyCall<Rc<CheckedDefinition>>) -> Result<CallStart<Never>, CallFailure> {
-        let ReadyCall { call, max_bytes, .. } = ready;
-        Ok(CallStart::Answered(self.answer(call, max_bytes)))
-    }
 }
 
 /// A measurement of elapsed time. Without a clock, no time passes.

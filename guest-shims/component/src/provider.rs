@@ -7,7 +7,7 @@ use glovebox_core::Language;
 use crate::{
     Description, Runtime, Sandbox, Session, Sessions, Started, Toolbox, World,
     bindings::{
-        exports::glovebox::sandbox::sandbox::SessionOptions,
+        SessionOptions,
         types::{self, SandboxError},
     },
     platform::host_toolbox,
@@ -130,7 +130,7 @@ impl Provider {
         Ok(sandbox.validate(&task)?.into_iter().map(Into::into).collect())
     }
 
-    /// Starts an execution, like [`execute`](Self::execute), that the caller continues step by step.
+    /// Starts an execution, like [`execute`](Self::execute), that the caller observes.
     pub fn start(
         &self,
         runtime: &types::Runtime,
@@ -141,9 +141,7 @@ impl Provider {
         let sandbox = self.sandbox(runtime, policy)?;
         let task = sandbox.task(request)?;
         no_tools(tools)?;
-        Ok(Started::new(Box::new(move |is_cancelled| {
-            sandbox.execute(&if is_cancelled { task.cancelled() } else { task })
-        })))
+        Ok(Started::new(Box::new(move |live| sandbox.execute(&task.observed_by(live)))))
     }
 }
 

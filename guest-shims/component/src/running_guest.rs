@@ -141,6 +141,7 @@ impl HostState {
         if left == 0 {
             return Err(Stop::OutOfFuel);
         }
+        self.host.ctx.platform.pause();
         self.host.ctx.check_stop(left, memory)?;
         self.set_fuel(memory, left);
         Ok(())

@@ -19,7 +19,7 @@ use glovebox_vfs::{Access, Vfs};
 use glovebox_wasi::{Mount, Wasi};
 
 use crate::{
-    ComponentPlatform, ExecutionCtx, FinishedExecution, Guest, InlineRunner, Runtime, Toolbox, World,
+    CallRunner, ComponentPlatform, ExecutionCtx, FinishedExecution, Guest, Live, Runtime, Toolbox, World,
     bindings::types::{self, InputFile, SandboxError, TooLarge},
     library, machine,
 };
@@ -56,14 +56,22 @@ pub struct Task {
     /// The workspace's initial files.
     files: Vec<InputFile>,
     cancel_after: Option<Duration>,
-    is_cancelled: bool,
+    /// The state that the caller observes, if the execution was started.
+    live: Option<Rc<Live>>,
+    session_id: Option<String>,
 }
 
 impl Task {
-    /// Marks the execution as cancelled before it starts.
+    /// Sets the state that the caller observes.
     #[must_use]
-    pub fn cancelled(self) -> Self {
-        Self { is_cancelled: true, ..self }
+    pub fn observed_by(self, live: &Rc<Live>) -> Self {
+        Self { live: Some(Rc::clone(live)), ..self }
+    }
+
+    /// Sets the session's ID, for tool calls.
+    #[must_use]
+    pub fn in_session(self, id: String) -> Self {
+        Self { session_id: Some(id), ..self }
     }
 }
 
@@ -109,7 +117,8 @@ impl Sandbox {
             context,
             files,
             cancel_after: deadline_ms.map(Duration::from_millis),
-            is_cancelled: false,
+            live: None,
+            session_id: None,
         })
     }
 
@@ -125,11 +134,12 @@ impl Sandbox {
     /// Starts the clock of an execution, with its tools and its stop conditions.
     #[must_use]
     pub fn start(&self, task: &Task) -> ExecutionCtx {
-        let ctx = self.one_shot_ctx().cancelled_after(task.cancel_after);
-        let runner = InlineRunner::new(Rc::clone(&self.toolbox), &self.world);
-        let calls = ToolCalls::new(runner, Arc::default(), &self.policy.limits, ctx.watch().clone());
-        let ctx = ctx.with_tools(calls);
-        if task.is_cancelled { ctx.cancelled() } else { ctx }
+        let mut ctx = self.one_shot_ctx().cancelled_after(task.cancel_after);
+        ctx.platform.live.clone_from(&task.live);
+        let (toolbox, account) = (Rc::clone(&self.toolbox), Arc::default());
+        let (session_id, watch) = (task.session_id.clone(), ctx.watch().clone());
+        let runner = CallRunner::new(toolbox, &self.world, session_id, watch.clone(), Arc::clone(&account));
+        ctx.with_tools(ToolCalls::new(runner, account, &self.policy.limits, watch))
     }
 
     /// Creates a guest from the runtime's image, with this WASI state.

@@ -1,8 +1,8 @@
-//! An execution that the caller continues step by step, its result, and its files.
+//! An execution that its caller observes, its result, and its files.
 //!
-//! A provider cannot suspend a guest, so the first `continue` runs the whole execution.
+//! A provider cannot suspend a guest, so one call runs the whole execution.
 
-use std::{fmt, rc::Rc, time::Duration};
+use std::{cell::Cell, fmt, rc::Rc, time::Duration};
 
 use glovebox_core::{
     CallResult, Displays, Metadata, Metering, Output as StreamOutput,
@@ -14,34 +14,29 @@ use glovebox_core::{
 };
 use glovebox_vfs::Changes;
 use glovebox_wasi::Output;
+#[cfg(not(feature = "concurrent"))]
+use glovebox_wasi::Stream;
 
+#[cfg(not(feature = "concurrent"))]
+use crate::bindings::exports::glovebox::sandbox::sandbox::{OutputStream, Step, ToolAnswer};
 use crate::{
-    Runtime,
-    bindings::{
-        exports::glovebox::sandbox::sandbox::{OutputStream, Step, ToolAnswer},
-        types::{self, SandboxError},
-    },
+    Live, Runtime,
+    bindings::types::{self, SandboxError},
 };
 
-/// Runs a started execution. The argument is `true` if the execution was cancelled before it ran.
-type StartFn = Box<dyn FnOnce(bool) -> Result<FinishedExecution, SandboxError>>;
+/// Runs a started execution, which its caller observes.
+type StartFn = Box<dyn FnOnce(&Rc<Live>) -> Result<FinishedExecution, SandboxError>>;
 
-/// An execution that the caller continues step by step.
+/// An execution that its caller observes and cancels. It runs on the first call to [`run`](Self::run).
 pub struct Started {
-    stage: Stage,
-    is_cancelled: bool,
+    live: Rc<Live>,
+    begin: Cell<Option<StartFn>>,
     is_in_session: bool,
-}
-
-enum Stage {
-    Waiting(StartFn),
-    Done(Box<FinishedExecution>),
-    Failed(SandboxError),
 }
 
 impl fmt::Debug for Started {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Started").field("is_cancelled", &self.is_cancelled).finish_non_exhaustive()
+        f.debug_struct("Started").field("live", &self.live).finish_non_exhaustive()
     }
 }
 
@@ -49,7 +44,7 @@ impl Started {
     /// Creates an execution that has not run yet.
     #[must_use]
     pub fn new(begin: StartFn) -> Self {
-        Self { stage: Stage::Waiting(begin), is_cancelled: false, is_in_session: false }
+        Self { live: Rc::default(), begin: Cell::new(Some(begin)), is_in_session: false }
     }
 
     /// Marks the execution as part of a session. Its files belong to the session.
@@ -58,84 +53,99 @@ impl Started {
         Self { is_in_session: true, ..self }
     }
 
-    /// Returns `true` if the execution has run.
+    /// Makes the output available while the script runs.
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        !matches!(self.stage, Stage::Waiting(_))
+    pub fn observed(self) -> Self {
+        Self { live: Rc::new(Live::observed()), ..self }
     }
 
-    /// Runs the execution on the first call. Every call returns the result of the execution.
-    pub fn advance(&mut self, answers: &[ToolAnswer]) -> Result<Step, SandboxError> {
-        self.check(answers)?;
-        if matches!(self.stage, Stage::Waiting(_)) {
-            let lost = || SandboxError::Unavailable("the execution could not be started".into());
-            let Stage::Waiting(begin) = std::mem::replace(&mut self.stage, Stage::Failed(lost())) else {
-                return Err(lost());
-            };
-            self.stage = match begin(self.is_cancelled) {
-                Ok(executed) => Stage::Done(Box::new(executed)),
-                Err(error) => Stage::Failed(error),
-            };
-        }
-        match &self.stage {
-            Stage::Done(executed) => Ok(Step::Done(executed.to_wit())),
-            Stage::Failed(error) => Err(error.clone()),
-            Stage::Waiting(_) => Ok(Step::Running),
+    /// Returns the state that the caller observes.
+    #[must_use]
+    pub fn live(&self) -> &Rc<Live> {
+        &self.live
+    }
+
+    /// Runs the execution. Has no effect if the execution is running or has ended.
+    pub fn run(&self) {
+        if let Some(begin) = self.begin.take() {
+            self.live.end(begin(&self.live));
         }
     }
 
-    /// Checks the caller's answers. The provider has answered all calls itself: it ignores a JSON answer to an existing
-    /// call, and rejects any other answer.
-    fn check(&self, answers: &[ToolAnswer]) -> Result<(), SandboxError> {
-        let calls = match &self.stage {
-            Stage::Done(executed) => executed.tool_calls.len() as u64,
-            _ => 0,
-        };
-        for ToolAnswer { id, answer } in answers {
-            if *id >= calls {
-                return Err(SandboxError::InvalidArgument(format!("`answers`: there is no call with the ID {id}")));
-            }
-            if let Ok(text) = answer
-                && serde_json::from_str::<serde::de::IgnoredAny>(text).is_err()
-            {
-                return Err(SandboxError::InvalidArgument(format!("`answers`: the answer to call {id} is not JSON")));
-            }
+    /// Cancels the execution, because the caller has dropped its handle. An execution that has not begun never runs.
+    pub fn release(&self) {
+        if self.begin.take().is_some() {
+            self.live.end(Err(SandboxError::Unavailable("the execution was dropped before it began".into())));
+        }
+        self.live.release();
+    }
+
+    /// Returns the result of the execution, or `None` before its end.
+    #[must_use]
+    pub fn result(&self) -> Option<Result<types::Execution, SandboxError>> {
+        self.live.with_result(|result| result.map(FinishedExecution::to_wit).map_err(Clone::clone))
+    }
+
+    /// Checks the answer to a call. The provider has answered all calls itself: it ignores a JSON answer to an existing
+    /// call, and rejects any other answer. `argument` is the name of the argument that contains the answer.
+    pub fn check_answer(
+        &self,
+        argument: &str,
+        id: u64,
+        answer: &Result<String, types::CallFailure>,
+    ) -> Result<(), SandboxError> {
+        let calls = self.live.with_result(|result| result.map_or(0, |executed| executed.tool_calls.len() as u64));
+        if id >= calls.unwrap_or(0) {
+            return Err(SandboxError::InvalidArgument(format!("`{argument}`: there is no call with the ID {id}")));
+        }
+        if let Ok(text) = answer
+            && serde_json::from_str::<serde::de::IgnoredAny>(text).is_err()
+        {
+            return Err(SandboxError::InvalidArgument(format!("`{argument}`: the answer to call {id} is not JSON")));
         }
         Ok(())
+    }
+
+    /// Returns the files after the execution. Fails before the execution has run, if the execution failed, and for an
+    /// execution in a session. `hint` says how the caller waits for the end.
+    pub fn files(&self, hint: &str) -> Result<Files, SandboxError> {
+        if self.is_in_session {
+            let text = "the files of an execution in a session belong to the session; use the session's functions";
+            return Err(SandboxError::Unsupported(text.into()));
+        }
+        let files = self.live.with_result(|result| match result {
+            Ok(executed) => Ok(Files::new(executed.files.clone())),
+            Err(error) => Err(error.clone()),
+        });
+        files.unwrap_or_else(|| {
+            Err(SandboxError::SessionBusy(format!("the execution may still change its files; {hint}")))
+        })
+    }
+
+    /// Cancels the execution. Has no effect if the execution has ended.
+    pub fn cancel(&self) {
+        self.live.cancel();
+    }
+}
+
+#[cfg(not(feature = "concurrent"))]
+impl Started {
+    /// Runs the execution on the first call. Every call returns the result of the execution.
+    pub fn advance(&self, answers: &[ToolAnswer]) -> Result<Step, SandboxError> {
+        answers.iter().try_for_each(|ToolAnswer { id, answer }| self.check_answer("answers", *id, answer))?;
+        self.run();
+        self.result().map_or(Ok(Step::Running), |result| result.map(Step::Done))
     }
 
     /// Returns at most `len` bytes of a stream's retained output, starting at `offset`, and at most the contract's
     /// maximum for one call. The output is empty until the execution has run.
     #[must_use]
     pub fn read_output(&self, stream: OutputStream, offset: u64, len: u64) -> Vec<u8> {
-        let Stage::Done(executed) = &self.stage else { return Vec::new() };
-        let captured = match stream {
-            OutputStream::Stdout => &executed.output.stdout,
-            OutputStream::Stderr => &executed.output.stderr,
+        let stream = match stream {
+            OutputStream::Stdout => Stream::Stdout,
+            OutputStream::Stderr => Stream::Stderr,
         };
-        part(&captured.bytes, offset, len).to_vec()
-    }
-
-    /// Returns the files after the execution. Fails before the execution has run, if the execution failed, and for an
-    /// execution in a session.
-    pub fn files(&self) -> Result<Files, SandboxError> {
-        match &self.stage {
-            _ if self.is_in_session => {
-                let text = "the files of an execution in a session belong to the session; use `session.files`";
-                Err(SandboxError::Unsupported(text.into()))
-            }
-            Stage::Done(executed) => Ok(Files::new(executed.files.clone())),
-            Stage::Failed(error) => Err(error.clone()),
-            Stage::Waiting(_) => {
-                let text = "the execution may still change its files; call `continue` until it returns `done`";
-                Err(SandboxError::SessionBusy(text.into()))
-            }
-        }
-    }
-
-    /// Cancels the execution if it has not run yet.
-    pub fn cancel(&mut self) {
-        self.is_cancelled = true;
+        self.live.with_output(stream, |bytes| part(bytes, offset, len).to_vec())
     }
 }
 
@@ -180,6 +190,11 @@ pub struct FinishedExecution {
 }
 
 impl FinishedExecution {
+    /// Returns the displays.
+    pub fn displays(&self) -> impl Iterator<Item = types::Display> + use<> {
+        Displays::from(self.output.displays.clone()).retained.into_iter().map(Into::into)
+    }
+
     /// Converts the result to the contract's type.
     #[must_use]
     pub fn to_wit(&self) -> types::Execution {
@@ -281,6 +296,12 @@ impl Blob {
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.0
+    }
+
+    /// Returns all bytes.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
     }
 
     /// Appends bytes. Returns `false` and appends nothing if there is not enough memory.

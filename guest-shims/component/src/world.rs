@@ -1,15 +1,8 @@
-//! The interfaces to the woven module and to the component's host, and their implementation by the component's imports.
+//! The interfaces to the woven module and to the component's host.
 
-use std::{fmt, rc::Rc, sync::Arc, time::Duration};
+use std::{fmt, pin::Pin, rc::Rc, sync::Arc, time::Duration};
 
-#[cfg(feature = "clock")]
-use glovebox_core::contract::nanoseconds;
-
-#[cfg(feature = "clock")]
-use crate::bindings::clocks::wasi::clocks::{monotonic_clock, wall_clock};
-#[cfg(feature = "tools")]
-use crate::bindings::glovebox::sandbox::tools;
-use crate::bindings::types;
+use crate::{Live, bindings::types};
 
 /// The clocks of the component's host.
 pub trait Clocks {
@@ -19,8 +12,9 @@ pub trait Clocks {
     /// Returns the wall-clock time, in nanoseconds since 1970.
     fn realtime_ns(&self) -> u64;
 
-    /// Sleeps for a duration. Returns early if the host cancels the execution.
-    fn sleep(&self, duration: Duration);
+    /// Waits for a duration. Returns early if the host cancels the execution, or if the host runs other calls meanwhile
+    /// and `is_ready` returns `true`.
+    fn wait(&self, duration: Duration, is_ready: &dyn Fn() -> bool);
 }
 
 /// A reading of the monotonic clock.
@@ -37,9 +31,31 @@ pub trait ToolHost {
     /// Returns the host's tools. The list never changes.
     fn list(&self) -> Vec<types::Tool>;
 
-    /// Calls a tool with arguments as JSON text. Returns the result as JSON text.
-    fn call(&self, name: &str, arguments: &str) -> Result<String, types::CallFailure>;
+    /// Calls a tool. The future starts the call when it is polled first, and returns the result as JSON text. Dropping
+    /// the future cancels the call.
+    fn call(&self, call: HostCall) -> HostCallFuture;
 }
+
+/// A call to one of the host's tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostCall {
+    /// The tool's name.
+    pub name: String,
+    /// The arguments as JSON text.
+    pub arguments: String,
+    /// The call's position in the execution, from 0.
+    pub index: usize,
+    /// The session's ID, if the execution is in a session.
+    pub session_id: Option<String>,
+    /// The time until the call is dropped.
+    pub timeout: Duration,
+}
+
+/// The result of a call to one of the host's tools.
+pub type HostCallFuture = Pin<Box<dyn Future<Output = Result<String, types::CallFailure>>>>;
+
+/// A function that lets the host run other calls, and serves the observers of the running execution.
+pub type Pause = fn(Option<&Live>);
 
 /// The interfaces through which a sandbox reaches the woven module and the component's host.
 #[derive(Clone)]
@@ -52,6 +68,8 @@ pub struct World {
     pub clocks: Option<Rc<dyn Clocks>>,
     /// The host's tools; `None` if the component does not import them.
     pub tools: Option<Rc<dyn ToolHost>>,
+    /// Called between slices of fuel; `None` if the host cannot run other calls meanwhile.
+    pub pause: Option<Pause>,
 }
 
 impl fmt::Debug for World {
@@ -157,48 +175,4 @@ pub enum UnwindReason {
     CallDepth,
     /// The guest threw an exception that it did not catch.
     Thrown,
-}
-
-/// The bit that a host sets in the monotonic time to cancel an execution. No clock reaches this bit within 292 years.
-///
-/// The component cannot be called while a guest runs, but it reads the clock twice per millisecond.
-#[cfg(feature = "clock")]
-const CANCELLED: u64 = 1 << 63;
-
-/// The clocks that the component imports.
-#[cfg(feature = "clock")]
-#[derive(Clone, Copy, Debug)]
-pub struct HostClocks;
-
-#[cfg(feature = "clock")]
-impl Clocks for HostClocks {
-    fn read(&self) -> Reading {
-        let now = monotonic_clock::now();
-        Reading { now: Duration::from_nanos(now & !CANCELLED), is_cancelled: now & CANCELLED != 0 }
-    }
-
-    fn realtime_ns(&self) -> u64 {
-        let now = wall_clock::now();
-        now.seconds.saturating_mul(1_000_000_000).saturating_add(u64::from(now.nanoseconds))
-    }
-
-    fn sleep(&self, duration: Duration) {
-        monotonic_clock::subscribe_duration(nanoseconds(duration)).block();
-    }
-}
-
-/// The component's import of `glovebox:sandbox/tools`.
-#[cfg(feature = "tools")]
-#[derive(Clone, Copy, Debug)]
-pub struct HostTools;
-
-#[cfg(feature = "tools")]
-impl ToolHost for HostTools {
-    fn list(&self) -> Vec<types::Tool> {
-        tools::list_tools()
-    }
-
-    fn call(&self, name: &str, arguments: &str) -> Result<String, types::CallFailure> {
-        tools::call(name, arguments)
-    }
 }

@@ -29,9 +29,9 @@ use resident::{ComponentBackend, Image, change_files};
 
 use self::zstandard::Zstandard;
 use crate::{
-    Blob, Files, FinishedExecution, GuestMemory, Runtime, Sandbox, Started, Task,
+    Blob, Files, FinishedExecution, GuestMemory, Live, Sandbox, Started, Task,
     bindings::{
-        exports::glovebox::sandbox::sandbox::SessionOptions,
+        SessionOptions,
         types::{self, SandboxError},
     },
     started::{no_tools, refused},
@@ -62,8 +62,9 @@ type ComponentSession = SessionState<ComponentBackend>;
 pub struct Session {
     sessions: Rc<Sessions>,
     id: Rc<str>,
-    runtime: Rc<Runtime>,
     state: Rc<RefCell<ComponentSession>>,
+    /// The description of the session while `state` is in a call.
+    info: Rc<RefCell<SessionInfo>>,
     /// A reference that is valid until the last started execution has run or is dropped.
     started: Rc<RefCell<Weak<()>>>,
 }
@@ -117,8 +118,9 @@ impl Session {
     }
 
     fn from_state(sessions: &Rc<Sessions>, id: Rc<str>, state: ComponentSession) -> Self {
-        let runtime = Rc::clone(&state.backend().sandbox.runtime);
-        Self { sessions: Rc::clone(sessions), id, runtime, state: Rc::new(RefCell::new(state)), started: Rc::default() }
+        let runtime = &state.backend().sandbox.runtime;
+        let info = Rc::new(RefCell::new(SessionInfo::new(&id, runtime.language, &runtime.name)));
+        Self { sessions: Rc::clone(sessions), id, state: Rc::new(RefCell::new(state)), info, started: Rc::default() }
     }
 
     fn with_context(self, options: &SessionOptions) -> Result<Self, SandboxError> {
@@ -135,6 +137,7 @@ impl Session {
     fn set<R>(&self, work: impl FnOnce(&mut ComponentSession) -> Result<R, SandboxError>) -> Result<R, SandboxError> {
         let mut state = self.borrow_idle()?;
         state.check_alive()?;
+        state.update(&mut self.info.borrow_mut());
         work(&mut state)
     }
 
@@ -142,7 +145,7 @@ impl Session {
         let is_started = self.started.try_borrow().is_ok_and(|started| started.strong_count() > 0);
         let state = self.state.try_borrow_mut().ok().filter(|_| !is_started);
         state.ok_or_else(|| {
-            let text = "an execution started in the session has not ended; call `continue` until it returns `done`, or drop the execution";
+            let text = "an execution started in the session has not ended; wait for its end, or drop it";
             SandboxError::SessionBusy(text.into())
         })
     }
@@ -153,15 +156,13 @@ impl Session {
         self.id.to_string()
     }
 
-    /// Returns the session's description.
+    /// Returns the session's description, without the effects of a call that has not returned.
     #[must_use]
     pub fn info(&self) -> types::SessionInfo {
-        // The session is not in a call, because callers cannot reenter an instance.
-        let mut info = SessionInfo::new(&self.id, self.runtime.language, &self.runtime.name);
         if let Ok(mut state) = self.state.try_borrow_mut() {
-            state.update(&mut info);
+            state.update(&mut self.info.borrow_mut());
         }
-        info.into()
+        self.info.borrow().clone().into()
     }
 
     /// Runs a script in the session's interpreter.
@@ -169,11 +170,12 @@ impl Session {
         request.check_in_session()?;
         self.set(|state| {
             let task = state.backend().sandbox.task(request)?;
-            self.run(state, &task)
+            self.run(state, task)
         })
     }
 
-    fn run(&self, state: &mut ComponentSession, task: &Task) -> Result<FinishedExecution, SandboxError> {
+    fn run(&self, state: &mut ComponentSession, task: Task) -> Result<FinishedExecution, SandboxError> {
+        let task = &task.in_session(self.id());
         let execute = |SessionCall { backend, guest, .. }: SessionCall<'_, ComponentBackend>| {
             guest.ctx_mut().renew(backend.sandbox.start(task));
             let executed = backend.sandbox.execute_in(guest, task, false)?;
@@ -186,18 +188,18 @@ impl Session {
         Ok(executed)
     }
 
-    /// Starts an execution in the session, which the caller continues step by step.
+    /// Starts an execution in the session, which the caller observes.
     pub fn start(&self, request: types::Request) -> Result<Started, SandboxError> {
         request.check_in_session()?;
         let task = self.set(|state| state.backend().sandbox.task(request))?;
         let waits = Rc::new(());
         self.started.replace(Rc::downgrade(&waits));
         let session = self.clone();
-        let begin = Box::new(move |is_cancelled| {
+        let begin = move |live: &Rc<Live>| {
             drop(waits);
-            session.set(|state| session.run(state, &if is_cancelled { task.cancelled() } else { task }))
-        });
-        Ok(Started::new(begin).in_session())
+            session.set(|state| session.run(state, task.observed_by(live)))
+        };
+        Ok(Started::new(Box::new(begin)).in_session())
     }
 
     /// Returns a global variable's value; `None` if the variable does not exist.
@@ -227,6 +229,14 @@ impl Session {
     /// Returns a snapshot of the files.
     pub fn files(&self) -> Result<Files, SandboxError> {
         Ok(Files::new(self.set(ComponentSession::files)?))
+    }
+
+    /// Returns the maximum size of a file, in bytes. Fails if the session cannot be used.
+    pub fn max_file_bytes(&self) -> Result<u64, SandboxError> {
+        self.set(|state| {
+            let limits = &state.backend().sandbox.policy.limits;
+            Ok(limits.workspace_bytes.min(limits.memory_bytes))
+        })
     }
 
     /// Writes a file and creates missing ancestor directories.

@@ -336,17 +336,17 @@ fn session_growth_respects_the_common_limit() {
 fn while_an_execution_is_started_the_session_is_busy() {
     let space = Space::new();
     let session = space.open();
-    let mut started = session.start(request("set 5000 1")).unwrap();
+    let started = session.start(request("set 5000 1")).unwrap();
     assert!(matches!(session.execute(request("")), Err(SandboxError::SessionBusy(_))));
     assert!(matches!(session.close(), Err(SandboxError::SessionBusy(_))));
     assert_eq!((session.id().as_str(), session.info().executions), ("session-1", 0));
     started.advance(&[]).unwrap();
-    assert!(matches!(started.files(), Err(SandboxError::Unsupported(_))));
+    assert!(matches!(started.files(""), Err(SandboxError::Unsupported(_))));
     assert_eq!(says(&session, "show 5000"), "1");
     let dropped = session.start(request("set 5000 2")).unwrap();
     drop(dropped);
     assert_eq!(says(&session, "show 5000"), "1");
-    let mut cancelled = session.start(request("set 5000 3")).unwrap();
+    let cancelled = session.start(request("set 5000 3")).unwrap();
     cancelled.cancel();
     cancelled.advance(&[]).unwrap();
     assert_eq!(

@@ -394,6 +394,11 @@ impl FakeClocks {
         Rc::new(Self { begun, now: Cell::new(begun), step, cancelled_after, readings: Cell::new(0) })
     }
 
+    /// Returns the time, without advancing it.
+    pub(crate) fn now(&self) -> Duration {
+        self.now.get()
+    }
+
     pub(crate) fn readings(&self) -> u64 {
         self.readings.get()
     }
@@ -411,13 +416,16 @@ impl Clocks for FakeClocks {
         1_700_000_000_000_000_000
     }
 
-    fn sleep(&self, duration: Duration) {
-        self.now.set(self.now.get() + duration);
+    fn wait(&self, duration: Duration, is_ready: &dyn Fn() -> bool) {
+        let end = self.now.get() + duration;
+        while self.now.get() < end && !is_ready() {
+            self.now.set(end.min(self.now.get() + Duration::from_millis(1)));
+        }
     }
 }
 
 /// Returns the fake and a world with its guests, without a clock.
 pub(crate) fn closed_world() -> (Rc<Fake>, World) {
     let fake = Fake::new();
-    (Rc::clone(&fake), World { guests: fake, libraries: no_libraries(), clocks: None, tools: None })
+    (Rc::clone(&fake), World { guests: fake, libraries: no_libraries(), clocks: None, tools: None, pause: None })
 }

@@ -1,5 +1,6 @@
 //! Tests of executions with the guests of [`fake`], without an interpreter.
 
+mod concurrent;
 pub(crate) mod fake;
 mod limits;
 mod policy;

@@ -140,7 +140,7 @@ fn entry_points_without_an_execution_unwind() {
 fn started(source: &str) -> Started {
     let (_, sandbox) = closed_sandbox(no_policy());
     let task = sandbox.task(request(source)).unwrap();
-    Started::new(Box::new(move |is_cancelled| sandbox.execute(&if is_cancelled { task.cancelled() } else { task })))
+    Started::new(Box::new(move |live| sandbox.execute(&task.observed_by(live))))
 }
 
 fn done(step: Result<Step, SandboxError>) -> types::Execution {
@@ -152,25 +152,25 @@ fn done(step: Result<Step, SandboxError>) -> types::Execution {
 
 #[test]
 fn started_execution_runs_on_the_first_continue() {
-    let mut started = started("print one\nwrite f");
-    assert!(!started.is_over());
+    let started = started("print one\nwrite f");
+    assert!(!started.live().has_ended());
     assert_eq!(started.read_output(OutputStream::Stdout, 0, 10), b"");
-    assert!(matches!(started.files(), Err(SandboxError::SessionBusy(_))));
+    assert!(matches!(started.files(""), Err(SandboxError::SessionBusy(_))));
     let execution = done(started.advance(&[]));
     assert_eq!(printed(&execution), "one\n");
-    assert!(started.is_over());
+    assert!(started.live().has_ended());
     assert_eq!(done(started.advance(&[])), execution, "every call returns the same result");
     for (offset, len, part) in [(0, 10, &b"one\n"[..]), (1, 2, b"ne"), (4, 1, b""), (u64::MAX, u64::MAX, b"")] {
         assert_eq!(started.read_output(OutputStream::Stdout, offset, len), part);
     }
-    assert_eq!(started.files().unwrap().list("*").unwrap().len(), 1);
+    assert_eq!(started.files("").unwrap().list("*").unwrap().len(), 1);
     let in_session = started.in_session();
-    assert!(matches!(in_session.files(), Err(SandboxError::Unsupported(_))));
+    assert!(matches!(in_session.files(""), Err(SandboxError::Unsupported(_))));
 }
 
 #[test]
 fn execution_cancelled_before_start_does_nothing() {
-    let mut started = started("print one");
+    let started = started("print one");
     started.cancel();
     let execution = done(started.advance(&[]));
     assert_eq!((printed(&execution), &execution.outcome), ("", &Outcome::Cancelled));
@@ -178,7 +178,7 @@ fn execution_cancelled_before_start_does_nothing() {
 
 #[test]
 fn cancelling_a_finished_execution_has_no_effect() {
-    let mut started = started("print one");
+    let started = started("print one");
     let execution = done(started.advance(&[]));
     started.cancel();
     assert_eq!(done(started.advance(&[])), execution);
@@ -186,7 +186,7 @@ fn cancelling_a_finished_execution_has_no_effect() {
 
 #[test]
 fn answer_to_an_unknown_call_is_rejected() {
-    let mut started = started("print one");
+    let started = started("print one");
     let answer = ToolAnswer { id: 0, answer: Ok("1".into()) };
     for _ in 0..2 {
         let refused = started.advance(std::slice::from_ref(&answer));

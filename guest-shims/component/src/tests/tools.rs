@@ -1,8 +1,8 @@
-use std::{cell::RefCell, time::Duration};
+use std::{cell::RefCell, future::ready, time::Duration};
 
 use super::{fake::FakeClocks, *};
 use crate::{
-    ToolHost,
+    HostCall, HostCallFuture, ToolHost,
     bindings::types::{CallFailure, Outcome, Tool, ToolError, ToolFailure, ToolOutcome},
     platform::check_tools,
 };
@@ -25,21 +25,21 @@ impl ToolHost for Host {
         names.into_iter().chain([tool("echo", Some(number))]).collect()
     }
 
-    fn call(&self, name: &str, arguments: &str) -> Result<String, CallFailure> {
+    fn call(&self, HostCall { name, arguments, .. }: HostCall) -> HostCallFuture {
         self.calls.borrow_mut().push(format!("{name} {arguments}"));
-        match name {
-            "echo" => Ok(arguments.into()),
+        Box::pin(ready(match name.as_str() {
+            "echo" => Ok(arguments),
             "large" => Ok(format!("\"{}\"", "x".repeat(98))),
             "nonsense" => Ok("1]".into()),
             "slow" => {
                 use crate::Clocks;
                 if let Some(clocks) = &self.clocks {
-                    clocks.sleep(Duration::from_millis(50));
+                    clocks.wait(Duration::from_millis(50), &|| false);
                 }
                 Ok("1".into())
             }
             _ => Err(CallFailure { kind: ToolError::Limit, message: "no".into() }),
-        }
+        }))
     }
 }
 
