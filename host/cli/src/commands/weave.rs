@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use glovebox::{PreparedModule, RuntimeInfo, escaped};
 use glovebox_runtimes::{Digest, Progress as _};
 use glovebox_weave::{Guest, GuestLibrary, WeaveOptions, WovenComponent, weave};
@@ -27,6 +27,7 @@ Examples:
   glovebox weave javascript --shim shim.wasm --output glovebox-javascript.wasm --json
   glovebox weave --output glovebox.wasm                Python and JavaScript in one
   glovebox weave python-3.15-data --output data.wasm   Python with numpy and pandas: 200 MB, for hosts that support Wasm exceptions
+  glovebox weave javascript --contract 0.3 --output glovebox-javascript-0.3.wasm
   glovebox weave python-3.12 --http --output box.wasm  answer HTTP requests: `wasmtime serve -S cli … box.wasm`
 
 The component exports the interface `glovebox:sandbox/sandbox` and runs in any component host: limits and fuel metering are \
@@ -34,6 +35,8 @@ part of its code. It does not contain the Python packages. The same shim and int
 
 /// The path to which `guest-shims/component/build` writes the shim.
 const SHIM: &str = "target/providers/shim.wasm";
+/// The path of the shim for version 0.3.0 of the contract.
+const CONCURRENT_SHIM: &str = "target/providers/shim-0.3.wasm";
 /// The path of the shim for providers without imports.
 const CLOSED_SHIM: &str = "target/providers/shim-closed.wasm";
 /// The path of the HTTP adapter.
@@ -48,8 +51,14 @@ pub(crate) struct WeaveArgs {
     #[arg(value_name = "RUNTIME")]
     names: Vec<String>,
 
+    /// Version of the contract that the component exports; version 0.3 needs a host with asynchronous functions and
+    /// WASI 0.3
+    #[arg(long, value_name = "VERSION", default_value = "0.2", conflicts_with = "shim")]
+    contract: Contract,
+
     /// Core module that exports the interface, made by `guest-shims/component/build` [default:
-    /// target/providers/shim.wasm; with --http target/providers/shim-closed.wasm]
+    /// target/providers/shim.wasm; with --contract 0.3 target/providers/shim-0.3.wasm; with --http
+    /// target/providers/shim-closed.wasm]
     #[arg(long, value_name = "FILE")]
     shim: Option<PathBuf>,
 
@@ -80,6 +89,15 @@ pub(crate) struct WeaveArgs {
     json: bool,
 }
 
+/// A version of the contract.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Contract {
+    #[value(name = "0.2")]
+    V02,
+    #[value(name = "0.3")]
+    V03,
+}
+
 /// Statistics of the component.
 #[derive(Debug, Serialize)]
 struct WovenJson<'a> {
@@ -96,7 +114,11 @@ struct WovenJson<'a> {
 
 pub(crate) fn run(global: &GlobalArgs, args: &WeaveArgs) -> anyhow::Result<i32> {
     interrupt::install()?;
-    let usual = if args.http.is_some() { CLOSED_SHIM } else { SHIM };
+    let usual = match args.contract {
+        Contract::V02 if args.http.is_some() => CLOSED_SHIM,
+        Contract::V02 => SHIM,
+        Contract::V03 => CONCURRENT_SHIM,
+    };
     let shim = read("the shim", args.shim.as_deref().unwrap_or(Path::new(usual)), "--shim FILE")?;
     let adapter = args.http.as_deref().map(|path| read("the adapter", path, "--http=FILE")).transpose()?;
     // Leave out the Python packages, which would make up most of the component.
