@@ -16,7 +16,7 @@ const PROVIDERS: &str = "guest-shims/component/build";
 /// The script that builds the programs.
 const PROGRAMS: &str = "tests/programs/build";
 /// The programs tested at every push.
-const AT_EVERY_PUSH: [&str; 17] = [
+const AT_EVERY_PUSH: [&str; 19] = [
     "agent-rust",
     "agent-c",
     "runner",
@@ -34,6 +34,8 @@ const AT_EVERY_PUSH: [&str; 17] = [
     "wasmtime-py",
     "everywhere",
     "everywhere-abuse",
+    "everywhere-0.3",
+    "composed-0.3",
 ];
 /// Programs whose build requires tools that take minutes to install.
 const IN_THE_WHOLE_MATRIX: [&str; 5] =

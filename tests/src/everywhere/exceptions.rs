@@ -25,6 +25,8 @@ pub struct Exception {
     pub hosts: &'static [Host],
     /// The kind of difference.
     pub differs: DifferenceKind,
+    /// `true` if only version 0.2.0 of the provider differs, because its tool calls block.
+    pub only_blocking: bool,
     /// The reason, for the generated page.
     pub reason: &'static str,
 }
@@ -47,6 +49,7 @@ const STACK_EXCEPTION: Exception = Exception {
     ],
     hosts: &Host::ALL,
     differs: DifferenceKind::Outcome,
+    only_blocking: false,
     reason: "The provider limits its native stack to a budget that fits into 512 KiB, the smallest stack of any host \
              (Wasmtime). The script exhausts this budget before it reaches the interpreter's own limit, and ends as \
              `trapped` with `stack-overflow`. In the engine, whose stack is 4 MiB, the script can catch the error. The \
@@ -60,6 +63,7 @@ pub const EXCEPTIONS: &[Exception] = &[
         cases: &["validate-deep-nesting"],
         hosts: &Host::ALL,
         differs: DifferenceKind::Details,
+        only_blocking: false,
         reason: "As above: the parser exhausts the native stack budget, and the diagnostic reports that instead of \
                  the interpreter's error.",
     },
@@ -71,6 +75,7 @@ pub const EXCEPTIONS: &[Exception] = &[
         ],
         hosts: &Host::ALL,
         differs: DifferenceKind::Outcome,
+        only_blocking: true,
         reason: "A tool call blocks until the tool has answered. Tools therefore run one after the other, and a \
                  script with several concurrent calls waits for the sum of their durations.",
     },
@@ -84,6 +89,7 @@ pub const EXCEPTIONS: &[Exception] = &[
         ],
         hosts: &Host::ALL,
         differs: DifferenceKind::Outcome,
+        only_blocking: true,
         reason: "As above: a call cannot end before its tool has answered. The timeout of a slow call, and that of \
                  its script, take effect only afterwards.",
     },
@@ -91,6 +97,7 @@ pub const EXCEPTIONS: &[Exception] = &[
         cases: &["python/tools-python-fixed-clock"],
         hosts: &Host::ALL,
         differs: DifferenceKind::Details,
+        only_blocking: true,
         reason: "A tool call blocks until the tool has answered. The reply is then available immediately, so the \
                  script does not poll for it and uses less fuel.",
     },
@@ -117,6 +124,7 @@ pub const EXCEPTIONS: &[Exception] = &[
         ],
         hosts: &Host::ALL,
         differs: DifferenceKind::Outcome,
+        only_blocking: false,
         reason: "The provider cannot strip TypeScript types. It runs every script as JavaScript, where types are a \
                  `SyntaxError`.",
     },
@@ -124,6 +132,7 @@ pub const EXCEPTIONS: &[Exception] = &[
         cases: &["javascript/import-computed-builtin"],
         hosts: &Host::ALL,
         differs: DifferenceKind::Outcome,
+        only_blocking: false,
         reason: "The provider loads only Node modules whose names appear in the script. A computed name is not known \
                  in advance.",
     },
@@ -131,6 +140,7 @@ pub const EXCEPTIONS: &[Exception] = &[
         cases: &["javascript/typescript-depends-on-file-name"],
         hosts: &Host::ALL,
         differs: DifferenceKind::Details,
+        only_blocking: false,
         reason: "The provider does not look for TypeScript types. A script without types runs, and uses no fuel for \
                  the search.",
     },
@@ -139,6 +149,12 @@ pub const EXCEPTIONS: &[Exception] = &[
 /// Returns the expected difference of a case in a host.
 pub fn expected(host: Host, case: &Case) -> Option<&'static Exception> {
     EXCEPTIONS.iter().find(|exception| exception.hosts.contains(&host) && exception.names(case.language, &case.name))
+}
+
+/// Returns the expected difference of a case on version 0.3.0 of the provider in a host.
+#[must_use]
+pub fn expected_of_concurrent(host: Host, case: &Case) -> Option<&'static Exception> {
+    expected(host, case).filter(|exception| !exception.only_blocking)
 }
 
 /// The stack exception for Python 3.15. Its cases differ from those of Python 3.12, because this interpreter is

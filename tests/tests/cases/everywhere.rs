@@ -7,6 +7,9 @@
 //! do. The only differences allowed are those in `everywhere::exceptions`, from which `docs/cases.md` is generated;
 //! `BLESS=1` regenerates it.
 //!
+//! The trials `everywhere/wasmtime-0.3/…` do the same with version 0.3.0 of the provider, in one host. On a push, they run
+//! the smoke cases.
+//!
 //! On every push, all cases run in one host, and the smoke cases run in the other hosts. The full matrix runs all cases
 //! in all hosts. It also runs the Python cases with Python 3.15, in trials such as
 //! `everywhere/wasmtime/python-3.15/hello`: all of them in one host, and the smoke cases in Node.js.
@@ -23,7 +26,7 @@ use glovebox_tests::{
     engine,
     everywhere::{
         Host, HostPool,
-        exceptions::{DifferenceKind, expected, expected_of_large},
+        exceptions::{DifferenceKind, Exception, expected, expected_of_concurrent, expected_of_large},
         page,
     },
     fixed, load_all_cases, missing_trial, whole_matrix,
@@ -32,6 +35,9 @@ use libtest_mimic::{Failed, Trial};
 
 /// The host that runs all cases on every push: a third-party host.
 const MAIN: Host = Host::Wasmtime;
+
+/// The program that contains version 0.3.0 of the provider.
+const CONCURRENT: &str = "everywhere-0.3";
 
 /// A runtime with a large provider, the program that contains the provider, and the hosts for its cases: one for each
 /// WebAssembly compiler.
@@ -46,6 +52,10 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
             Err(line) => trials.push(missing_trial(format!("everywhere/{}", host.name()), line)),
         }
     }
+    let concurrent = HostPool::of(MAIN, CONCURRENT);
+    if let Err(line) = &concurrent {
+        trials.push(missing_trial("everywhere/wasmtime-0.3", line.clone()));
+    }
     // Providers are woven without packages.
     for case in cases.iter().filter(|case| !case.packages) {
         for runtime in runtimes.iter().filter(|runtime| runtime.default) {
@@ -55,9 +65,15 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
             for (host, hosted) in hosts.iter().filter(|(host, _)| *host == MAIN || shared.case.smoke || whole_matrix())
             {
                 let name = format!("everywhere/{}/{}/{}", host.name(), runtime.name, shared.case.name);
-                let (host, hosted, runtime, shared) =
-                    (*host, hosted.clone(), runtime.name.clone(), Arc::clone(&shared));
-                trials.push(Trial::test(name, move || show(host, &hosted, &runtime, &shared)));
+                let named = expected(*host, &shared.case);
+                let (hosted, runtime, shared) = (hosted.clone(), runtime.name.clone(), Arc::clone(&shared));
+                trials.push(Trial::test(name, move || show(named, &hosted, &runtime, &shared)));
+            }
+            if let Some(hosted) = concurrent.as_ref().ok().filter(|_| shared.case.smoke || whole_matrix()) {
+                let name = format!("everywhere/wasmtime-0.3/{}/{}", runtime.name, shared.case.name);
+                let named = expected_of_concurrent(MAIN, &shared.case);
+                let (hosted, runtime) = (hosted.clone(), runtime.name.clone());
+                trials.push(Trial::test(name, move || show(named, &hosted, &runtime, &shared)));
             }
         }
     }
@@ -87,7 +103,8 @@ fn large_trials() -> Vec<Trial> {
         for case in cases.iter().filter(|case| !case.packages && (host == MAIN || case.smoke)) {
             let name = format!("everywhere/{}/{runtime}/{}", host.name(), case.name);
             let (hosted, shared) = (hosted.clone(), Shared::new(case.clone()));
-            trials.push(Trial::test(name, move || show(host, &hosted, runtime, &shared)));
+            let named = expected_of_large(host, &shared.case);
+            trials.push(Trial::test(name, move || show(named, &hosted, runtime, &shared)));
         }
     }
     trials
@@ -112,8 +129,8 @@ impl Shared {
     }
 }
 
-fn show(host: Host, hosted: &HostPool, runtime: &str, shared: &Shared) -> Result<(), Failed> {
-    let named = if runtime == LARGE.0 { expected_of_large(host, &shared.case) } else { expected(host, &shared.case) };
+/// Runs a case, which differs from the engine as `named` describes.
+fn show(named: Option<&Exception>, hosted: &HostPool, runtime: &str, shared: &Shared) -> Result<(), Failed> {
     // `conformance` checks the engine's results. If the provider's results are equal, the unchanged case need not run.
     let as_it_is = (whole_matrix() || shared.case.smoke || named.is_some()).then_some(&shared.case);
     let cases: Vec<&Case> = as_it_is.into_iter().chain([&shared.fixed]).collect();

@@ -16,6 +16,7 @@
 )]
 
 mod budgets;
+mod composed;
 mod concurrent;
 mod conformance;
 mod conformance_component;
@@ -40,7 +41,7 @@ struct Suite {
     trials: fn(&[Case]) -> Vec<Trial>,
 }
 
-const SUITES: [Suite; 12] = [
+const SUITES: [Suite; 13] = [
     Suite { name: "conformance", needs_components: false, has_all_runtimes: true, trials: conformance::trials },
     Suite { name: "hostile", needs_components: false, has_all_runtimes: false, trials: hostile::trials },
     Suite { name: "everywhere", needs_components: true, has_all_runtimes: false, trials: everywhere::trials },
@@ -62,6 +63,7 @@ const SUITES: [Suite; 12] = [
         has_all_runtimes: false,
         trials: conformance_component::trials,
     },
+    Suite { name: "composed", needs_components: true, has_all_runtimes: false, trials: composed::trials },
     Suite { name: "budgets", needs_components: true, has_all_runtimes: false, trials: budgets::trials },
     Suite { name: "pooled", needs_components: true, has_all_runtimes: false, trials: pooled::trials },
     Suite { name: "served", needs_components: true, has_all_runtimes: false, trials: served::trials },

@@ -11,7 +11,7 @@ use crate::{
     case::{Action, Case, Script, Step},
     hex::Hex,
     observed::{StepResult, refused},
-    tools::{finish, tools},
+    tools::{ANSWERED_HERE, finish, tools},
 };
 
 /// The initial files of the next step, by path.
@@ -68,5 +68,5 @@ async fn all_of(started: &Started) -> Result<Carried, Error> {
 /// Returns `true` if executions must be started instead of called: if the case requests this, or if this program has to
 /// answer tool calls.
 pub fn must_be_started(case: &Case) -> bool {
-    case.stepped || !case.tools.is_empty()
+    case.stepped || (ANSWERED_HERE && !case.tools.is_empty())
 }

@@ -11,11 +11,12 @@ mod hex;
 mod observed;
 #[path = "../../cases/src/policy.rs"]
 mod policy;
+mod run;
 mod sessions;
 mod tools;
 
-use case::{Action, Case};
-use observed::StepResult;
+use case::Case;
+use run::results;
 
 wit_bindgen::generate!({
     inline: "
@@ -38,28 +39,4 @@ impl Guest for Cases {
         let case: Case = serde_json::from_str(&line).expect("the line is a case");
         serde_json::to_string(&results(&case).await).expect("results are JSON")
     }
-}
-
-/// Runs all steps and returns their results.
-async fn results(case: &Case) -> Vec<StepResult> {
-    let sandbox = glovebox_guest::Sandbox::named(&case.runtime).policy(case.policy.to_policy()).concurrent();
-    let mut results = Vec::new();
-    if !case.in_session {
-        let mut files = case.files.clone();
-        for step in &case.steps {
-            results.push(fresh::step(&sandbox, case, step, &mut files).await);
-        }
-        return results;
-    }
-    let mut sessions = match sessions::Sessions::open(&sandbox, case).await {
-        Ok(sessions) => sessions,
-        Err(error) => return case.steps.iter().map(|_| StepResult::Refused(error.to_string())).collect(),
-    };
-    for step in &case.steps {
-        results.push(match &step.action {
-            Action::Validate(_) => fresh::step(&sandbox, case, step, &mut fresh::Carried::new()).await,
-            _ => sessions.step(step).await,
-        });
-    }
-    results
 }

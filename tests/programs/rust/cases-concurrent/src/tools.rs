@@ -12,6 +12,9 @@ use crate::{
     wait,
 };
 
+/// `true` if this program answers tool calls, and therefore must start executions that may make them.
+pub const ANSWERED_HERE: bool = true;
+
 /// Returns the tools that the caller answers.
 pub fn tools(case: &Case) -> Vec<Tool> {
     let tool = |(name, tool): (&String, &CaseTool)| {
