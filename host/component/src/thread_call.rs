@@ -202,13 +202,16 @@ mod tests {
         let (pool, cancel) = (ThreadPool::default(), CancelToken::new());
         let (there, (sender, receiver)) = (cancel.clone(), mpsc::channel());
         let call = ThreadCall::spawn(&pool, (), cancel, move |_| {
+            sender.send("begun").unwrap();
             while !there.is_cancelled() {
                 thread::yield_now();
             }
-            sender.send(()).unwrap();
+            sender.send("cancelled").unwrap();
         });
+        // A call that is dropped before its work begins does no work.
+        assert_eq!(receiver.recv().unwrap(), "begun");
         drop(call.ok().unwrap());
-        receiver.recv().unwrap();
+        assert_eq!(receiver.recv().unwrap(), "cancelled");
     }
 
     #[test]
