@@ -389,8 +389,9 @@ pub(crate) fn thousand(program: &Path) {
     assert_eq!(called, Ok(CALLS.to_string()), "all results are right");
     assert_eq!(begun, CALLS - 1);
     assert!(begun_at_first_result <= at_once, "the first result arrives before the other scripts begin");
-    // In addition: the call that opens the gate, and a thread that has run its last call, but is not idle yet.
-    assert!(threads <= at_once + 2, "the number of threads is limited");
+    // In addition: the call that opens the gate, and threads that have run their last call, but are not idle yet. On a
+    // busy machine, there can be several of them.
+    assert!(threads <= 2 * at_once, "the number of threads is limited");
     // If all scripts ran at the same time, the host would reserve gigabytes for their output.
     assert!(growth < 512 << 20, "the memory is limited");
 }
