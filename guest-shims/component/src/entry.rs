@@ -10,66 +10,24 @@
     reason = "the last line is a generated macro that exports functions by name and raw signature"
 )]
 
-use std::{
-    cell::{OnceCell, RefCell},
-    rc::Rc,
-    sync::Arc,
-};
+use std::cell::RefCell;
 
 use crate::{
-    Blob, Files, Provider, Session, Started, World,
+    Blob, Files, Session, Started,
     bindings::{
-        export,
+        SessionOptions, export,
         exports::glovebox::sandbox::sandbox::{
             Blob as OwnBlob, BlobBorrow, Files as OwnFiles, Guest, GuestBlob, GuestFiles, GuestSession, GuestStarted,
-            OutputStream, Session as OwnSession, SessionOptions, Started as OwnStarted, Step, ToolAnswer,
+            OutputStream, Session as OwnSession, Started as OwnStarted, Step, ToolAnswer,
         },
         types::{
             CheckpointInfo, Diagnostic, Execution, FileEntry, GuestValue, IfExists, InputFile, Policy, ProviderInfo,
             Request, Runtime, SandboxError, SessionInfo, Tool,
         },
     },
-    intrinsics::WovenModule,
+    common_exports::{provider, sandbox_exports, session_exports},
     started::not_suspendable,
 };
-
-thread_local! {
-    static PROVIDER: OnceCell<Rc<Provider>> = const { OnceCell::new() };
-}
-
-fn provider() -> Rc<Provider> {
-    PROVIDER.with(|provider| Rc::clone(provider.get_or_init(|| Rc::new(Provider::new(world())))))
-}
-
-fn world() -> World {
-    World {
-        guests: Rc::new(WovenModule),
-        libraries: Arc::new(WovenModule),
-        clocks: clocks(),
-        tools: tools(),
-        pause: None,
-    }
-}
-
-#[cfg(feature = "tools")]
-fn tools() -> Option<Rc<dyn crate::ToolHost>> {
-    Some(Rc::new(crate::HostTools))
-}
-
-#[cfg(not(feature = "tools"))]
-fn tools() -> Option<Rc<dyn crate::ToolHost>> {
-    None
-}
-
-#[cfg(feature = "clock")]
-fn clocks() -> Option<Rc<dyn crate::Clocks>> {
-    Some(Rc::new(crate::HostClocks))
-}
-
-#[cfg(not(feature = "clock"))]
-fn clocks() -> Option<Rc<dyn crate::Clocks>> {
-    None
-}
 
 struct ProviderExports;
 
@@ -79,33 +37,10 @@ impl Guest for ProviderExports {
     type Files = Files;
     type Blob = RefCell<Blob>;
 
-    fn info() -> ProviderInfo {
-        provider().info()
-    }
-
-    fn default_policy() -> Policy {
-        provider().default_policy()
-    }
-
-    fn execute(runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, SandboxError> {
-        provider().execute(&runtime, request, policy)
-    }
-
-    fn validate(runtime: Runtime, request: Request, policy: Policy) -> Result<Vec<Diagnostic>, SandboxError> {
-        provider().validate(&runtime, request, policy)
-    }
+    sandbox_exports!();
 
     fn start(runtime: Runtime, request: Request, policy: Policy, tools: Vec<Tool>) -> Result<OwnStarted, SandboxError> {
         Ok(OwnStarted::new(provider().start(&runtime, request, policy, &tools)?))
-    }
-
-    fn start_suspendable(
-        _runtime: Runtime,
-        _request: Request,
-        _policy: Policy,
-        _tools: Vec<Tool>,
-    ) -> Result<OwnStarted, SandboxError> {
-        Err(not_suspendable())
     }
 
     fn resume_suspended(
@@ -177,9 +112,7 @@ impl GuestBlob for RefCell<Blob> {
 }
 
 impl GuestSession for Session {
-    fn open(runtime: Runtime, policy: Policy, options: SessionOptions) -> Result<OwnSession, SandboxError> {
-        Ok(OwnSession::new(provider().open(&runtime, policy, &options)?))
-    }
+    session_exports!();
 
     fn resume(
         runtime: Runtime,
@@ -191,28 +124,8 @@ impl GuestSession for Session {
         Ok(OwnSession::new(provider().resume(&runtime, state.as_slice(), policy, &options)?))
     }
 
-    fn id(&self) -> String {
-        self.id()
-    }
-
-    fn info(&self) -> SessionInfo {
-        self.info()
-    }
-
-    fn execute(&self, request: Request) -> Result<Execution, SandboxError> {
-        Ok(self.execute(request)?.to_wit())
-    }
-
     fn start(&self, request: Request) -> Result<OwnStarted, SandboxError> {
         Ok(OwnStarted::new(self.start(request)?))
-    }
-
-    fn get_variable(&self, name: String) -> Result<Option<GuestValue>, SandboxError> {
-        self.get_variable(&name)
-    }
-
-    fn set_variable(&self, name: String, json: String) -> Result<(), SandboxError> {
-        self.set_variable(&name, &json)
     }
 
     fn files(&self) -> Result<OwnFiles, SandboxError> {
@@ -227,40 +140,8 @@ impl GuestSession for Session {
         self.write_file(&path, contents.get::<RefCell<Blob>>().borrow().as_slice(), if_exists)
     }
 
-    fn rename_file(&self, from: String, to: String, if_exists: IfExists) -> Result<(), SandboxError> {
-        self.rename_file(&from, &to, if_exists)
-    }
-
-    fn delete_file(&self, path: String, recursive: bool) -> Result<(), SandboxError> {
-        self.delete_file(&path, recursive)
-    }
-
-    fn fork(&self) -> Result<OwnSession, SandboxError> {
-        Ok(OwnSession::new(self.fork()?))
-    }
-
-    fn checkpoint(&self) -> Result<u64, SandboxError> {
-        self.checkpoint()
-    }
-
-    fn checkpoints(&self) -> Result<Vec<CheckpointInfo>, SandboxError> {
-        self.checkpoints()
-    }
-
-    fn undo(&self) -> Result<u64, SandboxError> {
-        self.undo()
-    }
-
-    fn undo_to(&self, id: u64) -> Result<(), SandboxError> {
-        self.undo_to(id)
-    }
-
     fn hibernate(&self) -> Result<OwnBlob, SandboxError> {
         Ok(OwnBlob::new(RefCell::new(self.hibernate()?)))
-    }
-
-    fn close(&self) -> Result<(), SandboxError> {
-        self.close()
     }
 }
 

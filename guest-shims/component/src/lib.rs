@@ -21,6 +21,8 @@
 //! its own memory, the WASI calls, and fuel. A genuine trap in a guest ends the instance with all its sessions, even
 //! those of other scripts.
 
+#[cfg(target_family = "wasm")]
+mod common_exports;
 #[cfg(all(target_family = "wasm", feature = "concurrent"))]
 mod concurrent;
 #[cfg(not(feature = "concurrent"))]
@@ -46,6 +48,8 @@ mod entry;
 #[cfg(target_family = "wasm")]
 mod intrinsics;
 
+#[cfg(all(target_family = "wasm", feature = "concurrent"))]
+use concurrent::imports;
 #[cfg(all(feature = "clock", not(feature = "concurrent")))]
 pub use imports::HostClocks;
 #[cfg(all(feature = "tools", not(feature = "concurrent")))]

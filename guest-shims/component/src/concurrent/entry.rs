@@ -10,26 +10,26 @@
     reason = "the last line is a generated macro that exports functions by name and raw signature"
 )]
 
-use std::{cell::OnceCell, rc::Rc, sync::Arc};
+use std::rc::Rc;
 
 use glovebox_wasi::Stream;
 use wit_bindgen::StreamReader;
 
-use super::{imports, streams};
+use super::streams;
 use crate::{
-    Provider, Session, Started, World,
+    Session, Started,
     bindings::{
-        export,
+        SessionOptions, export,
         exports::glovebox::sandbox0_3_0::{
             sandbox::{Event, Guest, GuestStarted, Started as OwnStarted},
-            session::{Guest as GuestSessions, GuestSession, Session as OwnSession, SessionOptions},
+            session::{Guest as GuestSessions, GuestSession, Session as OwnSession},
         },
         types::{
             CallFailure, CheckpointInfo, Diagnostic, Display, Execution, FileEntry, FileError, GuestValue, IfExists,
             InputFile, Policy, ProviderInfo, Request, Runtime, SandboxError, SessionInfo, Tool,
         },
     },
-    intrinsics::WovenModule,
+    common_exports::{provider, sandbox_exports, session_exports},
     started::not_suspendable,
 };
 
@@ -39,64 +39,12 @@ const MAX_SAVED_BYTES: u64 = 2 << 30;
 /// A text for errors: how to wait for the end of an execution.
 const WAIT_HINT: &str = "wait for `finish`";
 
-thread_local! {
-    static PROVIDER: OnceCell<Rc<Provider>> = const { OnceCell::new() };
-}
-
-fn provider() -> Rc<Provider> {
-    PROVIDER.with(|provider| Rc::clone(provider.get_or_init(|| Rc::new(Provider::new(world())))))
-}
-
-fn world() -> World {
-    World {
-        guests: Rc::new(WovenModule),
-        libraries: Arc::new(WovenModule),
-        clocks: clocks(),
-        tools: tools(),
-        pause: Some(imports::pause),
-    }
-}
-
-#[cfg(feature = "tools")]
-fn tools() -> Option<Rc<dyn crate::ToolHost>> {
-    Some(Rc::new(imports::HostTools))
-}
-
-#[cfg(not(feature = "tools"))]
-fn tools() -> Option<Rc<dyn crate::ToolHost>> {
-    None
-}
-
-#[cfg(feature = "clock")]
-fn clocks() -> Option<Rc<dyn crate::Clocks>> {
-    Some(Rc::new(imports::HostClocks))
-}
-
-#[cfg(not(feature = "clock"))]
-fn clocks() -> Option<Rc<dyn crate::Clocks>> {
-    None
-}
-
 struct ProviderExports;
 
 impl Guest for ProviderExports {
     type Started = StartedHandle;
 
-    fn info() -> ProviderInfo {
-        provider().info()
-    }
-
-    fn default_policy() -> Policy {
-        provider().default_policy()
-    }
-
-    async fn execute(runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, SandboxError> {
-        provider().execute(&runtime, request, policy)
-    }
-
-    async fn validate(runtime: Runtime, request: Request, policy: Policy) -> Result<Vec<Diagnostic>, SandboxError> {
-        provider().validate(&runtime, request, policy)
-    }
+    sandbox_exports!(async);
 
     async fn start(
         runtime: Runtime,
@@ -105,15 +53,6 @@ impl Guest for ProviderExports {
         tools: Vec<Tool>,
     ) -> Result<OwnStarted, SandboxError> {
         Ok(begun(provider().start(&runtime, request, policy, &tools)?))
-    }
-
-    async fn start_suspendable(
-        _runtime: Runtime,
-        _request: Request,
-        _policy: Policy,
-        _tools: Vec<Tool>,
-    ) -> Result<OwnStarted, SandboxError> {
-        Err(not_suspendable())
     }
 
     async fn resume_suspended(
@@ -197,9 +136,7 @@ impl GuestSessions for ProviderExports {
 }
 
 impl GuestSession for Session {
-    async fn open(runtime: Runtime, policy: Policy, options: SessionOptions) -> Result<OwnSession, SandboxError> {
-        Ok(OwnSession::new(provider().open(&runtime, policy, &options)?))
-    }
+    session_exports!(async);
 
     async fn resume(
         runtime: Runtime,
@@ -221,32 +158,12 @@ impl GuestSession for Session {
         Err(not_suspendable())
     }
 
-    fn id(&self) -> String {
-        self.id()
-    }
-
-    fn info(&self) -> SessionInfo {
-        self.info()
-    }
-
-    async fn execute(&self, request: Request) -> Result<Execution, SandboxError> {
-        Ok(Session::execute(self, request)?.to_wit())
-    }
-
     async fn start(&self, request: Request) -> Result<OwnStarted, SandboxError> {
         Ok(begun(Session::start(self, request)?))
     }
 
     async fn start_suspendable(&self, _request: Request) -> Result<OwnStarted, SandboxError> {
         Err(not_suspendable())
-    }
-
-    async fn get_variable(&self, name: String) -> Result<Option<GuestValue>, SandboxError> {
-        Session::get_variable(self, &name)
-    }
-
-    async fn set_variable(&self, name: String, json: String) -> Result<(), SandboxError> {
-        Session::set_variable(self, &name, &json)
     }
 
     async fn read_file(&self, path: String) -> Result<StreamReader<u8>, SandboxError> {
@@ -272,40 +189,8 @@ impl GuestSession for Session {
         self.files()?.list(&pattern)
     }
 
-    async fn rename_file(&self, from: String, to: String, if_exists: IfExists) -> Result<(), SandboxError> {
-        Session::rename_file(self, &from, &to, if_exists)
-    }
-
-    async fn delete_file(&self, path: String, recursive: bool) -> Result<(), SandboxError> {
-        Session::delete_file(self, &path, recursive)
-    }
-
-    async fn fork(&self) -> Result<OwnSession, SandboxError> {
-        Ok(OwnSession::new(Session::fork(self)?))
-    }
-
-    async fn checkpoint(&self) -> Result<u64, SandboxError> {
-        Session::checkpoint(self)
-    }
-
-    async fn checkpoints(&self) -> Result<Vec<CheckpointInfo>, SandboxError> {
-        Session::checkpoints(self)
-    }
-
-    async fn undo(&self) -> Result<u64, SandboxError> {
-        Session::undo(self)
-    }
-
-    async fn undo_to(&self, id: u64) -> Result<(), SandboxError> {
-        Session::undo_to(self, id)
-    }
-
     async fn hibernate(&self) -> Result<StreamReader<u8>, SandboxError> {
         Ok(streams::bytes(Session::hibernate(self)?.into_bytes()))
-    }
-
-    async fn close(&self) -> Result<(), SandboxError> {
-        Session::close(self)
     }
 }
 

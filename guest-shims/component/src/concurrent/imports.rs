@@ -35,7 +35,7 @@ const MAX_WAIT: Duration = Duration::from_secs(3_600);
 
 /// The clocks that the component imports.
 #[cfg(feature = "clock")]
-pub(super) struct HostClocks;
+pub(crate) struct HostClocks;
 
 #[cfg(feature = "clock")]
 impl Clocks for HostClocks {
@@ -60,7 +60,7 @@ impl Clocks for HostClocks {
 }
 
 /// Lets the host run other calls, and serves the execution's observers.
-pub(super) fn pause(live: Option<&Live>) {
+pub(crate) fn pause(live: Option<&Live>) {
     wit_bindgen::yield_blocking();
     if let Some(live) = live.filter(|live| live.task_count() > 0) {
         blocking::poll_once(|cx| live.serve(cx));
@@ -69,7 +69,7 @@ pub(super) fn pause(live: Option<&Live>) {
 
 /// The component's import of `glovebox:sandbox/tools`.
 #[cfg(feature = "tools")]
-pub(super) struct HostTools;
+pub(crate) struct HostTools;
 
 #[cfg(feature = "tools")]
 impl ToolHost for HostTools {

@@ -16,5 +16,5 @@
 
 mod blocking;
 mod entry;
-mod imports;
+pub(super) mod imports;
 mod streams;
