@@ -8,11 +8,13 @@ use libtest_mimic::{Failed, Trial};
 use wit_parser::Resolve;
 
 /// The scenarios with their expected results.
-const SCENARIOS: [(&str, &str); 18] = [
+const SCENARIOS: [(&str, &str); 20] = [
     ("meet-javascript", "10,10,10,10,10,10,10,10,10,10"),
     ("meet-python", "10,10,10,10,10,10,10,10,10,10"),
     ("several", "0 1 2"),
     ("tool-timeout", "ToolTimeout,ok,ToolTimeout; 0 open, 2 dropped"),
+    ("nested", "2 runtimes, begun ToolTimeout, 1; 0 open, 1 dropped"),
+    ("nested-session", "true ToolTimeout"),
     ("cancel", "before, then before (cancelled); 0 open, 1 dropped"),
     ("cancel-loop", "before, then before (cancelled)"),
     ("drop-started", "0 bytes more; 0 open, 1 dropped"),

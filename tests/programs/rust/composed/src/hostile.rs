@@ -20,6 +20,8 @@ pub async fn scenario(name: &str) -> Result<String, SandboxError> {
     match name {
         "several" => several().await,
         "tool-timeout" => timeout().await,
+        "nested" => nested().await,
+        "nested-session" => nested_session().await,
         "cancel" => cancel().await,
         "cancel-loop" => cancel_loop().await,
         "drop-started" => drop_started().await,
@@ -47,6 +49,39 @@ async fn timeout() -> Result<String, SandboxError> {
         console.log(names.join())";
     let execution = sandbox::execute(Runtime::Javascript, request(source), tool_timeout(300)).await?;
     Ok(format!("{}; {}", text(&execution), counts().await?))
+}
+
+/// Runs a script that a tool waits for, as a tool would that calls the sandbox itself. The second script begins after the
+/// tool's timeout has let the first one end.
+async fn nested() -> Result<String, SandboxError> {
+    let source = "
+        console.log('begun')
+        console.log(await tools.meet({ count: 2 }).catch(error => error.name))";
+    let outer = sandbox::start(Runtime::Javascript, request(source), tool_timeout(300), Vec::new()).await?;
+    let mut stdout = outer.stdout()?;
+    stdout.read(Vec::with_capacity(100)).await;
+    // A synchronous function returns while the script waits.
+    let runtimes = sandbox::info().runtimes.len();
+    let inner = javascript("console.log(await tools.meet({ count: 1 }))").await?;
+    let end = outer.finish().await?;
+    Ok(format!("{runtimes} runtimes, {}, {inner}; {}", text(&end).replace('\n', " "), counts().await?))
+}
+
+/// Calls into a session whose script waits for a tool.
+async fn nested_session() -> Result<String, SandboxError> {
+    let options = SessionOptions { context: None, tools: None };
+    let session = Session::open(Runtime::Javascript, tool_timeout(300), options).await?;
+    let source = "
+        var end
+        console.log('begun')
+        end = await tools.meet({ count: 2 }).catch(error => error.name)";
+    let outer = session.start(request(source)).await?;
+    let mut stdout = outer.stdout()?;
+    stdout.read(Vec::with_capacity(100)).await;
+    let has_id = session.info().id == session.id();
+    let end = session.get_variable("end".into()).await?.and_then(|value| value.json);
+    outer.finish().await?;
+    Ok(format!("{has_id} {}", end.unwrap_or_default().trim_matches('"')))
 }
 
 /// Cancels a script that waits for a tool.
