@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{
     Host,
-    exceptions::{DifferenceKind, EXCEPTIONS, HOSTILE_EXCEPTIONS, expected},
+    exceptions::{DifferenceKind, EXCEPTIONS, Exception, HOSTILE_EXCEPTIONS, expected, expected_of_concurrent},
 };
 use crate::Case;
 
@@ -18,27 +18,16 @@ pub fn page(cases: &[Case]) -> String {
     let _ = write!(page, "it last passed on {date}, at commit `{commit}`.{GENERATED}");
     let (with_packages, cases): (Vec<_>, Vec<_>) = cases.iter().partition(|case| case.packages);
     for host in Host::ALL {
-        for language in Language::ALL {
-            let here: Vec<_> = cases.iter().copied().filter(|case| case.language == language).collect();
-            let count = |differs| {
-                let is_listed =
-                    |case: &&&Case| expected(host, case).is_some_and(|exception| exception.differs == differs);
-                here.iter().filter(is_listed).count()
-            };
-            let (otherwise, details) = (count(DifferenceKind::Outcome), count(DifferenceKind::Details));
-            let _ = writeln!(
-                page,
-                "| {} | {} | {} | {} | {details} | {otherwise} |",
-                host.title(),
-                title(language),
-                here.len(),
-                here.len() - otherwise - details,
-            );
-        }
+        page += &rows(host, host.title(), &cases, expected);
     }
+    let concurrent = format!("{}, version 0.3.0", Host::Wasmtime.title());
+    page += &rows(Host::Wasmtime, &concurrent, &cases, expected_of_concurrent);
     page += DIFFERENCES;
     for exception in EXCEPTIONS {
-        let (names, hosts) = (quoted(exception.cases), titles(exception.hosts));
+        let (names, mut hosts) = (quoted(exception.cases), titles(exception.hosts));
+        if exception.only_blocking {
+            hosts += ", version 0.2.0 only";
+        }
         let differs = match exception.differs {
             DifferenceKind::Outcome => "outcome",
             DifferenceKind::Details => "details",
@@ -60,6 +49,27 @@ pub fn page(cases: &[Case]) -> String {
         let _ = writeln!(page, "\n**{}**: {}.", title(language), names.into_iter().collect::<Vec<_>>().join(", "));
     }
     page
+}
+
+/// Returns the rows of a host with this name, one for each language.
+fn rows(host: Host, name: &str, cases: &[&Case], expected: fn(Host, &Case) -> Option<&'static Exception>) -> String {
+    let mut rows = String::new();
+    for language in Language::ALL {
+        let here: Vec<_> = cases.iter().copied().filter(|case| case.language == language).collect();
+        let count = |differs| {
+            let is_listed = |case: &&&Case| expected(host, case).is_some_and(|exception| exception.differs == differs);
+            here.iter().filter(is_listed).count()
+        };
+        let (otherwise, details) = (count(DifferenceKind::Outcome), count(DifferenceKind::Details));
+        let _ = writeln!(
+            rows,
+            "| {name} | {} | {} | {} | {details} | {otherwise} |",
+            title(language),
+            here.len(),
+            here.len() - otherwise - details,
+        );
+    }
+    rows
 }
 
 /// The date and commit of the full matrix's last pass, from `tests/goldens/matrix.toml`.
@@ -103,7 +113,8 @@ Read this page to find out how the portable provider, `glovebox.wasm`, differs f
 Each component host below runs the cases of [`tests/cases`](../tests/cases/README.md) with its default stack. With a fixed clock and seeded
 entropy, each step must also produce the engine's result: outcome, output, files, values, memory, and exactly the same fuel.
 
-Every push runs all cases in `wasmtime`, and those with `smoke = true` in the other hosts. `.ci/full` runs the whole matrix:
+Every push runs all cases in `wasmtime`, and those with `smoke = true` in the other hosts and with [version 0.3.0](asynchronous-providers.md) of
+the provider. `.ci/full` runs the whole matrix:
 ";
 
 const GENERATED: &str = "
