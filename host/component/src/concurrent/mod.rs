@@ -2,17 +2,13 @@
 //! concurrently on other threads, or wait in a queue, and output and events are streams.
 
 mod call;
-mod files;
 mod live;
-mod observers;
 mod sandbox;
 mod session;
 mod session_call;
-mod session_streams;
 mod started;
 mod streams;
 mod suspending;
-mod tools;
 
 use self::glovebox::sandbox0_3_0::{sandbox as wit, session as wit_session, tools as wit_tools};
 use wasmtime::component::{HasSelf, Linker};

@@ -6,10 +6,9 @@ use wasmtime::component::{Accessor, HasSelf, Resource, StreamReader};
 
 use super::{
     call::{Call, runtime_bytes, tool_bytes},
-    files::{contents, stream},
     session_call::{SessionCall, UsedSession, create},
-    session_streams::{SizeLimit, UploadStream},
-    started::ConcurrentExecution,
+    started::{ConcurrentExecution, contents, stream},
+    streams::{SizeLimit, UploadStream},
     wit_session::{Host, HostSession, HostSessionWithStore, SessionOptions},
 };
 use crate::{

@@ -1,4 +1,4 @@
-//! Implements `resource started`.
+//! Implements `resource started`. Contains the functions that also read the files of sessions.
 
 use std::{
     future::poll_fn,
@@ -9,21 +9,21 @@ use std::{
     task::Poll,
 };
 
-use glovebox::{AdvanceError, Stream, ToolAnswer};
+use glovebox::{AdvanceError, Files, Stream, ToolAnswer};
 use wasmtime::component::{Access, Accessor, HasSelf, Resource, StreamReader};
 
 use super::{
-    files,
-    live::LiveExecution,
-    observers::Observer,
-    streams::{Events, Output},
+    call::Call,
+    live::{LiveExecution, Observer},
+    streams::{BytesStream, Events, Output},
     suspending::SuspendedBytes,
     wit::{Event, HostStarted, HostStartedWithStore},
 };
 use crate::{
     SandboxCtx,
-    convert::SandboxFailure,
+    convert::{SandboxFailure, refused},
     quotas::{QuotaShare, QuotaUse},
+    sandbox::{Bytes, list_files},
     started::StartedResource,
     wit::types::{CallFailure, Display, Execution, FileEntry, SandboxError},
 };
@@ -120,6 +120,19 @@ impl ConcurrentExecution {
         }
         Ok(glovebox::Execution::clone(&*end?).into())
     }
+
+    /// Returns the files at the end of the execution.
+    fn files(&self) -> Result<Files, SandboxFailure> {
+        if self.stepped().is_in_session {
+            let text = "the files of an execution in a session belong to the session; use the session's functions";
+            return Err(SandboxError::Unsupported(text.into()).into());
+        }
+        if !self.started().has_ended() {
+            let text = "the execution may still change its files; wait for `finish`";
+            return Err(SandboxError::SessionBusy(text.into()).into());
+        }
+        self.stepped().retained_files()
+    }
 }
 
 impl SandboxCtx {
@@ -141,6 +154,38 @@ fn output<T: Send + 'static>(
 ) -> Result<StreamReader<u8>, SandboxFailure> {
     let (execution, share) = access.get().stream_of(started)?;
     Ok(StreamReader::new(access, Output::new(execution, stream, share))?)
+}
+
+/// Begins a call that reads the files of an execution, with `bytes` bytes of arguments. The execution holds the files'
+/// share of the quota, so the call keeps the execution.
+fn begin_reading<T: 'static>(
+    accessor: &Accessor<T, HasSelf<SandboxCtx>>,
+    started: &Resource<ConcurrentExecution>,
+    bytes: usize,
+) -> Result<(Call, ConcurrentExecution, Files), SandboxFailure> {
+    accessor.with(|mut access| {
+        let ctx = access.get().check_present()?;
+        let execution = ctx.get(started)?.clone();
+        let files = execution.files()?;
+        Ok((Call::holding(ctx, bytes as u64)?, execution, files))
+    })
+}
+
+/// Copies a file. Charges its bytes to the quota before copying them.
+pub(super) fn contents(call: &Call, files: &Files, path: &str) -> Result<Bytes, SandboxFailure> {
+    let bytes = files.size_bytes(path).map_err(refused(path))?;
+    let share = call.caller.meter.take(QuotaUse::Bytes(bytes))?;
+    let contents = files.read(path).map_err(refused(path))?;
+    Ok(Bytes::with(contents, share)?)
+}
+
+/// Opens a stream from which the component reads `bytes`.
+pub(super) fn stream<T: 'static>(
+    accessor: &Accessor<T, HasSelf<SandboxCtx>>,
+    bytes: Bytes,
+    handle: QuotaShare,
+) -> Result<StreamReader<u8>, SandboxFailure> {
+    accessor.with(|access| Ok(StreamReader::new(access, BytesStream::new(bytes, handle))?))
 }
 
 impl<T: Send + 'static> HostStartedWithStore<T> for HasSelf<SandboxCtx> {
@@ -183,7 +228,13 @@ impl<T: Send + 'static> HostStartedWithStore<T> for HasSelf<SandboxCtx> {
         started: Resource<ConcurrentExecution>,
         path: String,
     ) -> Result<StreamReader<u8>, SandboxFailure> {
-        files::read(accessor, &started, path).await
+        let (call, execution, files) = begin_reading(accessor, &started, path.len())?;
+        let handle = call.caller.meter.take(QuotaUse::Handle)?;
+        let contents = call.run(move |call, _| {
+            let _execution = execution;
+            contents(call, &files, &path)
+        });
+        stream(accessor, contents.await?, handle)
     }
 
     async fn list_files(
@@ -191,7 +242,12 @@ impl<T: Send + 'static> HostStartedWithStore<T> for HasSelf<SandboxCtx> {
         started: Resource<ConcurrentExecution>,
         pattern: String,
     ) -> Result<Vec<FileEntry>, SandboxFailure> {
-        files::list(accessor, &started, pattern).await
+        let (call, execution, files) = begin_reading(accessor, &started, pattern.len())?;
+        let listed = call.run(move |_, _| {
+            let _execution = execution;
+            list_files(&files, &pattern)
+        });
+        listed.await
     }
 
     async fn suspend(
