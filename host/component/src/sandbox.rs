@@ -19,7 +19,6 @@ use super::{
     ctx::Caller,
     quotas::{Meter, QuotaError, QuotaShare, QuotaUse},
     started::{StartRequest, StartedResource},
-    suspended::{SuspendableRequest, check_outside_sessions},
     wit::{
         sandbox::{Host, HostBlob, HostFiles},
         tools,
@@ -35,11 +34,6 @@ use super::{
 pub(super) fn fuel_of_an_execution(sandbox: &Sandbox, request: &Request) -> u64 {
     let fuel = sandbox.policy().limits.fuel;
     if request.context.is_some() { fuel.saturating_mul(2) } else { fuel }
-}
-
-/// Returns the maximum fuel of a resumed execution, whose request may have a `context`.
-pub(super) fn fuel_of_a_resumed_execution(sandbox: &Sandbox) -> u64 {
-    sandbox.policy().limits.fuel.saturating_mul(2)
 }
 
 impl Caller {
@@ -129,8 +123,8 @@ impl Host for SandboxCtx {
         tools: Vec<Tool>,
     ) -> Result<Resource<StartedResource>, SandboxFailure> {
         let sandbox = self.caller.sandbox_for_request(runtime, &mut request, policy)?;
-        let fuel = fuel_of_an_execution(&sandbox, &request);
-        self.start_outside_sessions(sandbox, StartRequest::new(convert::request(&request), fuel, &tools))
+        let start = StartRequest::new(&sandbox, &request, &tools, false);
+        self.start_outside_sessions(sandbox, start)
     }
 
     fn start_suspendable(
@@ -141,10 +135,7 @@ impl Host for SandboxCtx {
         tools: Vec<Tool>,
     ) -> Result<Resource<StartedResource>, SandboxFailure> {
         let sandbox = self.caller.sandbox_for_request(runtime, &mut request, policy)?;
-        let fuel = fuel_of_an_execution(&sandbox, &request);
-        let suspendable = Some(SuspendableRequest::new(&request));
-        let request = convert::request(&request).suspendable(true);
-        let start = StartRequest { suspendable, ..StartRequest::new(request, fuel, &tools) };
+        let start = StartRequest::new(&sandbox, &request, &tools, true);
         self.start_outside_sessions(sandbox, start)
     }
 
@@ -159,10 +150,8 @@ impl Host for SandboxCtx {
         let sandbox = self.caller.sandbox_with_files(runtime, policy, files)?;
         let bytes = self.get(&suspended)?.as_slice();
         let (suspended, suspendable) = self.caller.decode_suspended(bytes)?;
-        check_outside_sessions(&suspended)?;
-        let fuel = fuel_of_a_resumed_execution(&sandbox);
-        let start = StartRequest::new(suspended.request(), fuel, &tools);
-        self.start_outside_sessions(sandbox, StartRequest { suspendable: Some(suspendable), ..start })
+        let start = StartRequest::resume(&sandbox, &suspended, suspendable, &tools)?;
+        self.start_outside_sessions(sandbox, start)
     }
 }
 

@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
-use glovebox::{AdvanceError, Execution, Files, Sandbox, Started, ToolError, internal::Budget};
+use glovebox::{
+    AdvanceError, ExecuteError, Execution, Files, Sandbox, Started, Suspended, ToolError, internal::Budget,
+};
 use glovebox_core::contract::MAX_READ_BYTES;
 use wasmtime::component::Resource;
 
@@ -15,7 +17,7 @@ use super::{
     convert::{self, SandboxFailure},
     ctx::Caller,
     quotas::{QuotaError, QuotaShare, QuotaUse},
-    sandbox::{Bytes, Snapshot},
+    sandbox::{Bytes, Snapshot, fuel_of_an_execution},
     session::{BusyGuard, SessionResource, fuel_of_a_call},
     suspended::SuspendableRequest,
     wit::{
@@ -37,8 +39,29 @@ pub(super) struct StartRequest<'a> {
 }
 
 impl<'a> StartRequest<'a> {
-    pub(super) fn new(request: glovebox::Request<'a>, fuel: u64, tools: &'a [Tool]) -> Self {
-        Self { request, fuel, tools, suspendable: None, request_share: None }
+    pub(super) fn new(sandbox: &Sandbox, request: &'a Request, tools: &'a [Tool], is_suspendable: bool) -> Self {
+        Self {
+            request: convert::request(request).suspendable(is_suspendable),
+            fuel: fuel_of_an_execution(sandbox, request),
+            tools,
+            suspendable: is_suspendable.then(|| SuspendableRequest::new(request)),
+            request_share: None,
+        }
+    }
+
+    /// Creates a request to resume a suspended execution. Fails if the execution was suspended in a session.
+    pub(super) fn resume(
+        sandbox: &Sandbox,
+        suspended: &'a Suspended,
+        suspendable: SuspendableRequest,
+        tools: &'a [Tool],
+    ) -> Result<Self, ExecuteError> {
+        if suspended.is_in_session() {
+            return Err(ExecuteError::OtherSession { in_session: true });
+        }
+        // The request may have a `context`, which can use as much fuel as the script.
+        let fuel = sandbox.policy().limits.fuel.saturating_mul(2);
+        Ok(Self { request: suspended.request(), fuel, tools, suspendable: Some(suspendable), request_share: None })
     }
 }
 

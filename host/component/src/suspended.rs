@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use glovebox::{CancelToken, ExecuteError, ResumeOptions, Sandbox, Step, SuspendError, Suspended, ToolRequest};
+use glovebox::{CancelToken, ResumeOptions, Sandbox, Step, SuspendError, Suspended, ToolRequest};
 use glovebox_core::journal::{JOURNAL_BYTES, JournalEntry, MAX_ENTRIES};
 
 use super::{
@@ -121,11 +121,6 @@ fn check_resumable(max_bytes: usize) -> Result<(), SandboxError> {
         Suspended::MAX_BYTES
     );
     Err(SandboxError::Unsupported(text))
-}
-
-/// Fails if the execution was suspended in a session.
-pub(super) fn check_outside_sessions(suspended: &Suspended) -> Result<(), ExecuteError> {
-    if suspended.is_in_session() { Err(ExecuteError::OtherSession { in_session: true }) } else { Ok(()) }
 }
 
 impl Caller {

@@ -13,11 +13,9 @@ use super::{
 };
 use crate::{
     SandboxCtx,
-    convert::{self, SandboxFailure, weight},
+    convert::{SandboxFailure, weight},
     quotas::QuotaUse,
-    sandbox::{fuel_of_a_resumed_execution, fuel_of_an_execution},
     started::{StartRequest, result_share},
-    suspended::{SuspendableRequest, check_outside_sessions},
     wit::{
         sandbox,
         types::{
@@ -141,12 +139,9 @@ impl Call {
         is_suspendable: bool,
     ) -> Result<ConcurrentExecution, SandboxFailure> {
         let sandbox = self.caller.sandbox_for_request(runtime, &mut request, policy)?;
-        let fuel = fuel_of_an_execution(&sandbox, &request);
-        let suspendable = is_suspendable.then(|| SuspendableRequest::new(&request));
         let request_share = self.take_request_share(&request)?;
-        let request = convert::request(&request).suspendable(is_suspendable);
-        let start = StartRequest { suspendable, request_share, ..StartRequest::new(request, fuel, tools) };
-        self.start_in(sandbox, start)
+        let start = StartRequest::new(&sandbox, &request, tools, is_suspendable);
+        self.start_in(sandbox, StartRequest { request_share, ..start })
     }
 
     /// Implements `resume-suspended`.
@@ -160,10 +155,8 @@ impl Call {
     ) -> Result<ConcurrentExecution, SandboxFailure> {
         let sandbox = self.caller.sandbox_with_files(runtime, policy, files)?;
         let (suspended, suspendable) = self.caller.decode_suspended(suspended)?;
-        check_outside_sessions(&suspended)?;
-        let fuel = fuel_of_a_resumed_execution(&sandbox);
-        let start = StartRequest::new(suspended.request(), fuel, tools);
-        self.start_in(sandbox, StartRequest { suspendable: Some(suspendable), ..start })
+        let start = StartRequest::resume(&sandbox, &suspended, suspendable, tools)?;
+        self.start_in(sandbox, start)
     }
 
     /// Starts an execution in `sandbox`. The execution's output, displays, calls and end wake the execution's
