@@ -29,31 +29,13 @@ pub(crate) fn no_policy() -> types::Policy {
     }
 }
 
+macro_rules! unset_limits {
+    ($unused:expr, $($name:ident),*) => { types::Limits { $($name: None),* } };
+}
+
 /// Returns a policy request with only the limits that `set` assigns.
 pub(crate) fn limits(set: impl FnOnce(&mut types::Limits)) -> types::Policy {
-    let mut limits = types::Limits {
-        fuel: None,
-        fuel_reserve: None,
-        timeout_ms: None,
-        timeout_reserve_ms: None,
-        memory_bytes: None,
-        stdout_bytes: None,
-        stderr_bytes: None,
-        display_bytes: None,
-        source_bytes: None,
-        stdin_bytes: None,
-        workspace_bytes: None,
-        workspace_inodes: None,
-        open_files: None,
-        tool_calls: None,
-        tool_calls_at_once: None,
-        tool_timeout_ms: None,
-        tool_bytes: None,
-        tool_record_bytes: None,
-        persisted_bytes: None,
-        session_count: None,
-        session_total_bytes: None,
-    };
+    let mut limits = glovebox_core::with_limits!(unset_limits, ());
     set(&mut limits);
     types::Policy { limits: Some(limits), ..no_policy() }
 }

@@ -7,11 +7,14 @@ mod streams;
 #[allow(dead_code, reason = "this program needs some of the functions")]
 #[path = "../../concurrent/src/tasks.rs"]
 mod tasks;
+#[path = "../../concurrent/src/unset.rs"]
+mod unset;
 
 use glovebox::{
     sandbox0_2_0::types::{Execution, Limits, Outcome, Policy, Request, Runtime, SandboxError},
     sandbox0_3_0::sandbox::{self, Started},
 };
+use unset::{no_limits, policy, request};
 
 wit_bindgen::generate!({
     path: ["../../../../wit", "../../../../wit/0.3"],
@@ -69,58 +72,10 @@ async def main():
     print(round((time.monotonic() - begun) * 1000))
 asyncio.run(main())";
 
-/// Returns an empty policy.
-fn policy() -> Policy {
-    Policy {
-        limits: None,
-        clock: None,
-        entropy: None,
-        args: None,
-        env: None,
-        inject_setup: None,
-        auto_persist_globals: None,
-        session: None,
-    }
-}
-
 /// Returns a policy in which a tool call has this timeout.
 fn tool_timeout(ms: u64) -> Policy {
-    let limits = Limits {
-        fuel: None,
-        fuel_reserve: None,
-        timeout_ms: None,
-        timeout_reserve_ms: None,
-        memory_bytes: None,
-        stdout_bytes: None,
-        stderr_bytes: None,
-        display_bytes: None,
-        source_bytes: None,
-        stdin_bytes: None,
-        workspace_bytes: None,
-        workspace_inodes: None,
-        open_files: None,
-        tool_calls: None,
-        tool_calls_at_once: None,
-        tool_timeout_ms: Some(ms),
-        tool_bytes: None,
-        tool_record_bytes: None,
-        persisted_bytes: None,
-        session_count: None,
-        session_total_bytes: None,
-    };
+    let limits = Limits { tool_timeout_ms: Some(ms), ..no_limits() };
     Policy { limits: Some(limits), ..policy() }
-}
-
-fn request(source: &str) -> Request {
-    Request {
-        source: source.into(),
-        name: None,
-        kind: None,
-        stdin: None,
-        context: None,
-        files: None,
-        deadline_ms: None,
-    }
 }
 
 /// Returns the output of an execution, and its outcome if it has not completed.

@@ -12,6 +12,7 @@ mod suspending;
 mod suspending_sessions;
 mod tasks;
 mod tools;
+mod unset;
 
 use glovebox::{
     sandbox0_2_0::types::{
@@ -20,6 +21,7 @@ use glovebox::{
     sandbox0_3_0::sandbox::{self, Event, Started, ToolRequest},
 };
 use tasks::all;
+use unset::{no_limits, policy, request};
 use wit_bindgen::{StreamReader, StreamResult};
 
 wit_bindgen::generate!({
@@ -60,32 +62,6 @@ impl Guest for Concurrent {
             _ => hostile::scenario(&name).await,
         };
         done.map_err(|error| format!("{error:?}"))
-    }
-}
-
-/// Returns an empty policy.
-fn policy() -> Policy {
-    Policy {
-        limits: None,
-        clock: None,
-        entropy: None,
-        args: None,
-        env: None,
-        inject_setup: None,
-        auto_persist_globals: None,
-        session: None,
-    }
-}
-
-fn request(source: &str) -> Request {
-    Request {
-        source: source.into(),
-        name: None,
-        kind: None,
-        stdin: None,
-        context: None,
-        files: None,
-        deadline_ms: None,
     }
 }
 
@@ -133,32 +109,6 @@ async fn execute() -> Result<String, SandboxError> {
     let refused = sandbox::execute(Runtime::Javascript, request("1"), refused).await;
     assert!(matches!(refused, Err(SandboxError::InvalidPolicy(_))));
     Ok(format!("{}{} {}", text(execution.stdout.bytes), raised.type_name, execution.fuel_consumed))
-}
-
-fn no_limits() -> Limits {
-    Limits {
-        fuel: None,
-        fuel_reserve: None,
-        timeout_ms: None,
-        timeout_reserve_ms: None,
-        memory_bytes: None,
-        stdout_bytes: None,
-        stderr_bytes: None,
-        display_bytes: None,
-        source_bytes: None,
-        stdin_bytes: None,
-        workspace_bytes: None,
-        workspace_inodes: None,
-        open_files: None,
-        tool_calls: None,
-        tool_calls_at_once: None,
-        tool_timeout_ms: None,
-        tool_bytes: None,
-        tool_record_bytes: None,
-        persisted_bytes: None,
-        session_count: None,
-        session_total_bytes: None,
-    }
 }
 
 /// Runs ten scripts that wait for each other in a tool of the host.
