@@ -5,7 +5,22 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use glovebox::Language;
 use serde_json::Value;
 
-use crate::{DiagnosticMatch, DiagnosticSeen, Expect, ObservedExecution, StepResult, TextMatch};
+use crate::{Case, DiagnosticMatch, DiagnosticSeen, Expect, ObservedExecution, StepResult, TextMatch};
+
+/// Describes how the results of a case's steps differ from its expectations. Returns an empty string if the results are
+/// as expected.
+pub fn check_case(case: &Case, results: &[StepResult]) -> String {
+    let mut report = String::new();
+    for (step, result) in case.steps.iter().zip(results) {
+        for wrong in check(&step.expect, result, case.language) {
+            report += &format!("[{}] {wrong}\n", step.name);
+        }
+    }
+    if results.len() != case.steps.len() {
+        report += &format!("{} steps gave {} results\n", case.steps.len(), results.len());
+    }
+    report
+}
 
 /// Describes each difference between `result` and `expect` in one paragraph. Returns an empty list if the result is as
 /// expected.

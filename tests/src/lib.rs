@@ -57,7 +57,7 @@ mod step;
 
 pub use backend::{Backend, DiagnosticSeen, MetadataSeen, ObservedExecution, StepResult};
 pub use case::{Case, cases_dir, is_variant_of, load_all_cases, load_cases};
-pub use check::check;
+pub use check::{check, check_case};
 pub use citations::lost_citations;
 pub use component_backend::ComponentBackend;
 pub use concurrent_backend::ConcurrentBackend;

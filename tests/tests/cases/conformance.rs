@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use glovebox_tests::{Backend, Case, EngineBackend, check, tested_runtimes};
+use glovebox_tests::{Backend, Case, EngineBackend, check_case, tested_runtimes};
 use libtest_mimic::{Failed, Trial};
 
 pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
@@ -35,11 +35,11 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
 /// Runs a case. A case with a short timeout can fail on a slow machine, and then runs again with longer timeouts
 /// and delays.
 fn show(case: &Case, backend: &EngineBackend) -> Result<(), Failed> {
-    let mut report = wrong(case, backend);
+    let mut report = check_case(case, &backend.run(case));
     if !report.is_empty()
         && let Some(longer) = case.with_longer_times(10)
     {
-        let again = wrong(&longer, backend);
+        let again = check_case(&longer, &backend.run(&longer));
         if again.is_empty() {
             report.clear();
         } else {
@@ -51,19 +51,4 @@ fn show(case: &Case, backend: &EngineBackend) -> Result<(), Failed> {
         report += &format!("a recycled instance differs: {difference}\n");
     }
     if report.is_empty() { Ok(()) } else { Err(Failed::from(report)) }
-}
-
-/// Describes how the results differ from the case's expectations.
-fn wrong(case: &Case, backend: &EngineBackend) -> String {
-    let results = backend.run(case);
-    let mut report = String::new();
-    for (step, result) in case.steps.iter().zip(&results) {
-        for wrong in check(&step.expect, result, case.language) {
-            report += &format!("[{}] {wrong}\n", step.name);
-        }
-    }
-    if results.len() != case.steps.len() {
-        report += &format!("{} steps gave {} results\n", case.steps.len(), results.len());
-    }
-    report
 }

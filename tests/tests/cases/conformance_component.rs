@@ -17,7 +17,7 @@ use std::env;
 
 use glovebox::Language;
 use glovebox_tests::{
-    Backend, Case, ComponentBackend, ConcurrentBackend, EngineBackend, StepResult, check,
+    Backend, Case, ComponentBackend, ConcurrentBackend, EngineBackend, check_case,
     compare::{comparable, depends_on_time},
     engine, fixed, is_large, missing_trial, program_path, whole_matrix,
 };
@@ -126,22 +126,11 @@ fn differences(called: &dyn Backend, runtime: &str, mut case: Case) -> String {
 /// Runs a case and describes how the results differ from its expectations. A case with a short timeout can fail on a
 /// slow machine, and then runs again with longer times.
 fn run(how: &str, case: &Case, backend: &dyn Backend) -> String {
-    let report = wrong(how, case, &backend.run(case));
-    match case.with_longer_times(10) {
-        Some(longer) if !report.is_empty() => wrong(how, &longer, &backend.run(&longer)),
-        _ => report,
+    let mut report = check_case(case, &backend.run(case));
+    if !report.is_empty()
+        && let Some(longer) = case.with_longer_times(10)
+    {
+        report = check_case(&longer, &backend.run(&longer));
     }
-}
-
-fn wrong(how: &str, case: &Case, results: &[StepResult]) -> String {
-    let mut report = String::new();
-    for (step, result) in case.steps.iter().zip(results) {
-        for wrong in check(&step.expect, result, case.language) {
-            report += &format!("[{how}: {}] {wrong}\n", step.name);
-        }
-    }
-    if results.len() != case.steps.len() {
-        report += &format!("[{how}] {} steps gave {} results\n", case.steps.len(), results.len());
-    }
-    report
+    if report.is_empty() { report } else { format!("{how}:\n{report}") }
 }

@@ -21,7 +21,7 @@ use std::{
 };
 
 use glovebox_tests::{
-    Backend, Case, EngineBackend, StepResult, cases_dir, check,
+    Backend, Case, EngineBackend, StepResult, cases_dir, check_case,
     compare::{comparable, depends_on_time},
     engine,
     everywhere::{
@@ -139,7 +139,7 @@ fn show(named: Option<&Exception>, hosted: &HostPool, runtime: &str, shared: &Sh
     let differences = with_fixed.map_or_else(|broke| broke, |seen| differences(shared, runtime, &seen));
     let as_it_is = answers.pop().unwrap_or(Ok(Vec::new()));
     let wrong = match as_it_is {
-        Ok(seen) if cases.len() == 2 => wrong(&shared.case, &seen),
+        Ok(seen) if cases.len() == 2 => check_case(&shared.case, &seen),
         Ok(_) => String::new(),
         Err(broke) => broke,
     };
@@ -151,20 +151,6 @@ fn show(named: Option<&Exception>, hosted: &HostPool, runtime: &str, shared: &Sh
         (None, ..) => Err(Failed::from(report)),
         (Some(differs), ..) => Err(Failed::from(format!("it is named as one with other {differs:?}\n{report}"))),
     }
-}
-
-/// Describes how the results differ from the case's expectations.
-fn wrong(case: &Case, results: &[StepResult]) -> String {
-    let mut report = String::new();
-    for (step, result) in case.steps.iter().zip(results) {
-        for wrong in check(&step.expect, result, case.language) {
-            report += &format!("[{}] {wrong}\n", step.name);
-        }
-    }
-    if results.len() != case.steps.len() {
-        report += &format!("{} steps gave {} results\n", case.steps.len(), results.len());
-    }
-    report
 }
 
 /// Describes how the results differ from the engine's, up to the first step that depends on timing.

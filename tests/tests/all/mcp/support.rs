@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
 };
 
 use glovebox_server::{
@@ -27,6 +26,8 @@ use rmcp::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+
+pub(super) use crate::server::support::until;
 
 /// A client that records the notifications and questions that it receives.
 #[derive(Clone, Default)]
@@ -217,14 +218,6 @@ pub(super) fn pictures_and_links(result: &CallToolResult) -> (Vec<String>, Vec<S
         }
     }
     (pictures, links)
-}
-
-pub(super) fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// A Python script that acts as an upstream server. The body for `tools/call` can read `name` and `arguments`, and
