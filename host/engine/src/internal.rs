@@ -3,7 +3,9 @@
 //! This module and the methods of public types that are marked `#[doc(hidden)]` are not part of the public API. They
 //! change without notice.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
+
+use serde::Serialize;
 
 use crate::{Engine, Language, load::resolve::language};
 
@@ -15,6 +17,28 @@ pub use crate::{
     },
     tools::{DirectCall, ToolRules, Toolbox},
 };
+
+/// A writer that counts bytes and drops them.
+#[derive(Debug, Default)]
+pub struct ByteCount(pub usize);
+
+impl io::Write for ByteCount {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.saturating_add(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Returns the length in bytes of a value serialized as JSON. Fails if the value cannot be serialized.
+pub fn json_len(value: &impl Serialize) -> serde_json::Result<usize> {
+    let mut count = ByteCount::default();
+    serde_json::to_writer(&mut count, value)?;
+    Ok(count.0)
+}
 
 /// Returns the threads for calls of components.
 pub fn call_threads(engine: &Engine) -> &Arc<ThreadPool> {

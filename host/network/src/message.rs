@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt, io,
+    fmt,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
@@ -11,7 +11,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use glovebox::{
     CallMemory, CallMemoryError, CancelToken, NETWORK_TOOL, Network, OpenNetwork, Policy, PolicyError, ToolCall,
-    ToolError, ToolErrorKind, ToolOutcome, ToolRecord, escaped_text,
+    ToolError, ToolErrorKind, ToolOutcome, ToolRecord, escaped_text, internal::json_len,
 };
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -422,25 +422,10 @@ fn serialize(answered: &ResponseMessage, memory: &CallMemory) -> Result<String, 
     let broken = |error: &dyn fmt::Display| {
         Fault::new(FaultCode::Broken, format!("cannot serialize the response as JSON: {error}"))
     };
-    let mut length = Length(0);
-    serde_json::to_writer(&mut length, answered).map_err(|error| broken(&error))?;
+    let len = json_len(answered).map_err(|error| broken(&error))?;
     let charged = answered.bytes as u64 * (COPIES_OF_A_BODY - 1);
-    let _held = memory.hold((length.0 as u64).saturating_sub(charged))?;
-    let mut json = Vec::with_capacity(length.0);
+    let _held = memory.hold((len as u64).saturating_sub(charged))?;
+    let mut json = Vec::with_capacity(len);
     serde_json::to_writer(&mut json, answered).map_err(|error| broken(&error))?;
     String::from_utf8(json).map_err(|error| broken(&error))
-}
-
-/// A writer that only counts bytes.
-struct Length(usize);
-
-impl io::Write for Length {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

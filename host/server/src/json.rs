@@ -1,6 +1,6 @@
 //! Cost limits for untrusted JSON, and bytes in JSON.
 
-use std::{fmt, io};
+use std::fmt;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{
@@ -8,6 +8,8 @@ use serde::{
     de::{Error, MapAccess, Visitor},
 };
 use utoipa::ToSchema;
+
+pub(crate) use glovebox::internal::json_len;
 
 const MAX_DEPTH: usize = 100;
 /// Maximum cost of the values in one JSON text, for which parsing occupies at most 40 MiB ([`UNIT_BYTES`]).
@@ -103,27 +105,6 @@ pub(crate) fn wide_integer(text: &str) -> Option<&str> {
         let is_integer = token.contains(|c: char| c.is_ascii_digit()) && !token.contains(['.', 'e', 'E']);
         is_integer && token.parse::<i64>().is_err() && token.parse::<u64>().is_err()
     })
-}
-
-/// Returns the length in bytes of a value serialized as JSON.
-pub(crate) fn json_len(value: &impl Serialize) -> serde_json::Result<usize> {
-    let mut len = Length(0);
-    serde_json::to_writer(&mut len, value)?;
-    Ok(len.0)
-}
-
-/// A writer that only counts bytes.
-struct Length(usize);
-
-impl io::Write for Length {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Bytes in JSON: a string, which is encoded as UTF-8, or `{"base64": …}` for arbitrary bytes.

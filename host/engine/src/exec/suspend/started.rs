@@ -1,13 +1,9 @@
 //! Suspends a started execution.
 
-use std::{
-    io::{self, Write},
-    sync::Arc,
-    time::Instant,
-};
+use std::{io::Write, sync::Arc, time::Instant};
 
 use super::{StateBefore, SuspendError, Suspended, Suspension};
-use crate::{HibernateError, Sandbox, Started, exec::request::RequestParts, tools::Progress};
+use crate::{HibernateError, Sandbox, Started, exec::request::RequestParts, internal::ByteCount, tools::Progress};
 
 /// The parts of an execution that a suspension needs.
 pub(in crate::exec) struct SuspensionParts {
@@ -82,8 +78,8 @@ impl Started {
     /// # Errors
     /// Fails if the state cannot be serialized. The execution continues.
     pub fn state_before_bytes(&self) -> Result<Option<u64>, HibernateError> {
-        let mut count = ByteCount(0);
-        Ok(self.write_state_before(&mut count)?.then_some(count.0))
+        let mut count = ByteCount::default();
+        Ok(self.write_state_before(&mut count)?.then_some(count.0 as u64))
     }
 
     /// Writes the serialized state of the session before the execution. Returns `false` and writes nothing outside
@@ -97,20 +93,6 @@ impl Started {
         let Some(state) = suspension.state_before() else { return Ok(false) };
         sandbox.hibernate_checkpoint(state, into)?;
         Ok(true)
-    }
-}
-
-/// Counts the bytes that are written, and drops them.
-struct ByteCount(u64);
-
-impl Write for ByteCount {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 = self.0.saturating_add(bytes.len() as u64);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
