@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use glovebox_core::{Language, at_most, check_json, entries_at_most};
+use glovebox_core::{Language, at_most, check_json, contract::too_costly_patterns, entries_at_most};
 use glovebox_guest::{InputFile, Request, Runtime, SourceKind};
 use serde::{
     Deserialize, Deserializer,
@@ -21,10 +21,6 @@ const MAX_FILES: usize = 10_000;
 
 /// Maximum number of patterns for returned files. Every file is compared with every pattern.
 const MAX_PATTERNS: usize = 16;
-/// Maximum total size of a request's patterns, in bytes.
-const MAX_PATTERN_BYTES: usize = 1_024;
-/// Maximum number of `*` in a pattern.
-const MAX_STARS: usize = 8;
 
 /// The parsing mode of JavaScript source.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -183,13 +179,8 @@ impl ExecuteBody {
     /// Takes the patterns for the files to return, and checks them.
     fn patterns(&mut self) -> Result<Vec<String>, Problem> {
         let patterns = self.return_files.take().unwrap_or_default();
-        let bytes: usize = patterns.iter().map(String::len).sum();
-        let stars = patterns.iter().map(|pattern| pattern.matches('*').count()).max().unwrap_or_default();
-        if bytes > MAX_PATTERN_BYTES || stars > MAX_STARS {
-            return Err(Problem::invalid(format!(
-                "the patterns of `return_files` are {bytes} bytes long in total and have up to {stars} `*` each; the \
-                 limits are {MAX_PATTERN_BYTES} bytes in total and {MAX_STARS} `*` each; use shorter patterns"
-            )));
+        if let Some(message) = too_costly_patterns(&patterns) {
+            return Err(Problem::invalid(message));
         }
         // Report an invalid pattern before anything runs.
         patterns

@@ -26,6 +26,12 @@ pub const MAX_OUTPUT_BYTES: usize = 4 << 20;
 /// Maximum number of entries in a file listing.
 pub const MAX_LISTED_FILES: usize = 10_000;
 
+/// Maximum total size of the patterns of one request for files to return, in bytes.
+const MAX_RETURNED_PATTERN_BYTES: usize = 1_024;
+
+/// Maximum number of `*` in one of these patterns.
+const MAX_STARS: usize = 8;
+
 /// Maximum length of the caller's text in an error message, in bytes.
 const MAX_QUOTED_BYTES: usize = 4_096;
 
@@ -93,6 +99,20 @@ pub fn refused_file(path: &str, reason: &dyn Display) -> InvalidArgument {
 /// Returns the message for a pattern that matches more than [`MAX_LISTED_FILES`] files.
 pub fn too_many_files(count: usize) -> String {
     format!("{count} files match; the maximum for a list is {MAX_LISTED_FILES}; use a narrower pattern")
+}
+
+/// Returns the message for patterns of returned files that exceed a limit, or `None` if they do not. Every file is
+/// compared with every pattern.
+pub fn too_costly_patterns(patterns: &[String]) -> Option<String> {
+    let bytes: usize = patterns.iter().map(String::len).sum();
+    let stars = patterns.iter().map(|pattern| pattern.matches('*').count()).max().unwrap_or_default();
+    let exceeds = bytes > MAX_RETURNED_PATTERN_BYTES || stars > MAX_STARS;
+    exceeds.then(|| {
+        format!(
+            "the patterns of `return_files` are {bytes} bytes long in total and have up to {stars} `*` each; the \
+             limits are {MAX_RETURNED_PATTERN_BYTES} bytes in total and {MAX_STARS} `*` each; use shorter patterns"
+        )
+    })
 }
 
 /// Returns the message for a new session or checkpoint that would exceed the limit `name`.

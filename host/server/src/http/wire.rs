@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use glovebox::{CheckpointInfo, FileEntry, FilePage, JsonText, Language, RuntimeInfo, SourceKind};
-use glovebox_core::{at_most, entries_at_most};
+use glovebox_core::{at_most, contract::too_costly_patterns, entries_at_most};
 use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, value::RawValue};
@@ -31,10 +31,6 @@ pub(super) const MAX_FILES: usize = 10_000;
 
 /// Maximum number of patterns in `return_files`. Every file is compared with every pattern.
 pub(super) const MAX_PATTERNS: usize = 16;
-/// Maximum total size of the patterns in `return_files`, in bytes.
-const MAX_PATTERN_BYTES: usize = 1_024;
-/// Maximum number of `*` in one pattern of `return_files`.
-const MAX_STARS: usize = 8;
 
 /// The default time for which a suspended execution is stored: 7 days.
 const DEFAULT_TTL_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
@@ -174,13 +170,8 @@ impl ExecuteBody {
     /// Returns the patterns of the files to return. Fails if a pattern is invalid or a limit is exceeded.
     fn take_returned_patterns(&mut self) -> Result<Vec<String>, Problem> {
         let patterns = self.return_files.take().unwrap_or_default();
-        let bytes: usize = patterns.iter().map(String::len).sum();
-        let stars = patterns.iter().map(|pattern| pattern.matches('*').count()).max().unwrap_or_default();
-        if bytes > MAX_PATTERN_BYTES || stars > MAX_STARS {
-            return Err(Problem::invalid(format!(
-                "the patterns of `return_files` are {bytes} bytes long in total and have up to {stars} `*` each; the \
-                 limits are {MAX_PATTERN_BYTES} bytes in total and {MAX_STARS} `*` each; use shorter patterns"
-            )));
+        if let Some(message) = too_costly_patterns(&patterns) {
+            return Err(Problem::invalid(message));
         }
         // Reject invalid patterns before any code runs.
         patterns.iter().try_for_each(|pattern| glovebox::check_pattern(pattern)).map_err(ServiceError::from)?;
