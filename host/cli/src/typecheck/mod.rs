@@ -10,8 +10,7 @@
 //! |---|---|
 //! | `assigned`, `targets` | attributes that a script adds to its objects |
 //! | `checker` | the pinned program, its configuration and its rules |
-//! | `declarations` | the globals of scripts |
-//! | `variables` | the global variables of a session |
+//! | `declarations` | the globals of scripts and of sessions |
 //! | `findings` | reading the program's output |
 //! | `idioms` | errors that valid scripts cause |
 //! | `packages` | errors that packages explain |
@@ -30,7 +29,6 @@ mod packages;
 mod shared_reads;
 mod snippets;
 mod targets;
-mod variables;
 mod warm;
 
 use std::{

@@ -14,8 +14,8 @@ use serde_json::Value;
 use super::{
     CheckLimits, CheckerMode, SCRIPT, TypeChecker,
     checker::{self, MISSING_MODULES},
+    declarations::names_in_global_statements,
     findings::{MAX_DIAGNOSTICS, ReportedError},
-    variables::names_in_global_statements,
     write,
 };
 

@@ -1,4 +1,5 @@
-//! Frames of Monty's worker protocol, and the few fields of their protobuf messages that the host reads and writes.
+//! Frames of Monty's worker protocol, the few fields of their protobuf messages that the host reads and writes, and the
+//! layout of dumps.
 
 use std::io::{self, ErrorKind, Read, Write, stdout};
 
@@ -7,6 +8,34 @@ use anyhow::{Context, anyhow, ensure};
 /// Maximum size of a received frame, in bytes. A dump is the largest request: it contains a suspended execution of at
 /// most 64 MiB, and the snippets and stubs of type checks, of at most 1.6 MiB.
 const MAX_FRAME_BYTES: u32 = 66 << 20;
+
+/// Field numbers of the kinds of requests of the client.
+pub(super) mod request {
+    pub(in super::super) const CONFIGURE: u64 = 1;
+    pub(in super::super) const FEED: u64 = 3;
+    pub(in super::super) const RESUME_CALL: u64 = 4;
+    pub(in super::super) const RESUME_FUTURES: u64 = 6;
+    pub(in super::super) const DUMP: u64 = 7;
+    pub(in super::super) const LOAD: u64 = 8;
+    pub(in super::super) const RESET: u64 = 9;
+    pub(in super::super) const SHUTDOWN: u64 = 10;
+    pub(in super::super) const ABORT_FEED: u64 = 11;
+}
+
+/// Field numbers of the kinds of events of the worker.
+pub(super) mod event {
+    pub(in super::super) const PRINT: u64 = 1;
+    pub(in super::super) const FUNCTION_CALL: u64 = 2;
+    #[cfg(feature = "full")]
+    pub(in super::super) const OS_CALL: u64 = 3;
+    pub(in super::super) const COMPLETE: u64 = 6;
+    pub(in super::super) const ERROR: u64 = 7;
+    #[cfg(feature = "full")]
+    pub(in super::super) const TYPING_ERROR: u64 = 8;
+    pub(in super::super) const DUMP_RESULT: u64 = 9;
+    pub(in super::super) const OK: u64 = 10;
+    pub(in super::super) const FATAL_ERROR: u64 = 11;
+}
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +156,27 @@ impl Message {
             self.0.push(low | 128);
         }
     }
+}
+
+/// Flag of a session whose snippet waits.
+pub(super) const DUMP_WAITS: u8 = 1;
+/// Flag of a dump with the state of type checks.
+pub(super) const DUMP_TYPES: u8 = 2;
+
+/// Writes a part of a dump. A dump consists of a byte with flags, parts that begin with their size, and a rest.
+pub(super) fn write_part(dump: &mut Vec<u8>, part: &[u8]) -> anyhow::Result<()> {
+    let size = u32::try_from(part.len()).context("a part of the dump is too long")?;
+    dump.extend_from_slice(&size.to_le_bytes());
+    dump.extend_from_slice(part);
+    Ok(())
+}
+
+/// Removes and returns the first part of the bytes of a dump. Returns `None` if the bytes are too short.
+pub(super) fn read_part<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (size, rest) = bytes.split_first_chunk::<4>()?;
+    let (part, rest) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*size)).ok()?)?;
+    *bytes = rest;
+    Some(part)
 }
 
 #[cfg(test)]

@@ -3,13 +3,10 @@
 //! tool.
 
 mod config;
-mod dump;
 #[cfg(feature = "full")]
 mod error_format;
 mod feeds;
 mod frame;
-mod kinds;
-mod print;
 #[cfg(feature = "full")]
 mod stubs;
 #[cfg(feature = "full")]
@@ -34,10 +31,8 @@ use serde_json::json;
 
 use self::{
     config::{DEFAULT_FEED, SessionConfig},
-    feeds::{WaitingFeed, event_of, failure, finish, refusal, stop},
-    frame::{FieldValue, Message, each_field},
-    kinds::{event, request},
-    print::Printer,
+    feeds::{Printer, WaitingFeed, event_of, failure, finish, refusal, stop},
+    frame::{DUMP_TYPES, DUMP_WAITS, FieldValue, Message, each_field, event, read_part, request, write_part},
     types::SnippetChecks,
 };
 use crate::{
@@ -336,10 +331,10 @@ impl<'a> Worker<'a> {
         }
         let waits = self.feed.is_some();
         let types = self.types.as_ref().map(|types| types.dump(waits));
-        let mut state = vec![u8::from(waits) * dump::WAITS + u8::from(types.is_some()) * dump::TYPES];
-        dump::write_part(&mut state, &config.message)?;
+        let mut state = vec![u8::from(waits) * DUMP_WAITS + u8::from(types.is_some()) * DUMP_TYPES];
+        write_part(&mut state, &config.message)?;
         if let Some(types) = &types {
-            dump::write_part(&mut state, types)?;
+            write_part(&mut state, types)?;
         }
         if let Some(feed) = &self.feed {
             let suspended = match feed.started.suspend() {
@@ -374,20 +369,20 @@ impl<'a> Worker<'a> {
     fn restore(&mut self, state: &[u8]) -> anyhow::Result<Option<(u64, Vec<u8>)>> {
         let invalid = "the bytes are not a dump of this worker";
         let (&flags, mut bytes) = state.split_first().context(invalid)?;
-        let config = SessionConfig::read(dump::read_part(&mut bytes).context(invalid)?)?;
+        let config = SessionConfig::read(read_part(&mut bytes).context(invalid)?)?;
         let config = match &self.config {
             Some(client) => config.within(client),
             None => config,
         };
         let mut types = SnippetChecks::of(self.host, &config)?;
-        if flags & dump::TYPES != 0 {
-            let dumped = dump::read_part(&mut bytes).context(invalid)?;
+        if flags & DUMP_TYPES != 0 {
+            let dumped = read_part(&mut bytes).context(invalid)?;
             if let Some(types) = &mut types {
                 types.load(dumped)?;
             }
         }
         self.configure(config)?;
-        let event = if flags & dump::WAITS == 0 {
+        let event = if flags & DUMP_WAITS == 0 {
             let sandbox = self.sandbox.as_ref().context("the session is not configured; send `configure` first")?;
             self.session = Some(sandbox.resume(bytes, ResumeOptions::default())?);
             None

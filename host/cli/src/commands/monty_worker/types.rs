@@ -12,8 +12,7 @@ use glovebox::CancelToken;
 use super::{
     config::SessionConfig,
     error_format::ErrorFormat,
-    frame::{FieldValue, Message, each_field},
-    kinds::event,
+    frame::{FieldValue, Message, each_field, event},
     stubs::{self, MAX_MODULES, StubsAnswer, text},
 };
 use crate::{
