@@ -11,15 +11,13 @@
 //! | `toolbox` | [`Tool`], which the embedder defines; [`ToolCall`], which its handler receives; the tools of a sandbox, their compiled schemas, and the catalogue for guests |
 //! | `runner` | the calls of one execution, and calls that no script made |
 //! | `call_status` | the status of a call, and of the guest's wait for the caller |
-//! | `call_memory` | the memory for the data of one call |
 //! | `pending` | calls that the caller of a started execution answers |
 //! | `abandoned` | limits on the memory of abandoned calls |
-//! | `relay` | tools for scripts that run in another process |
+//! | `relay` | tools for scripts that run in another process, and the memory for the data of one call |
 //! | `stubs` | typed declarations of tools, for editors, type checkers and models |
 //! | `tool_policy` | [`ToolPolicy`], the policy's restrictions on one tool; the checks of calls against them |
 
 mod abandoned;
-mod call_memory;
 mod call_status;
 mod pending;
 mod relay;
@@ -31,12 +29,11 @@ mod toolbox;
 #[cfg(test)]
 mod tests;
 
-pub use call_memory::{CallMemory, CallMemoryError, MemoryBudget};
 pub use glovebox_core::tools::{
     ReservedMemory, ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, ToolOutcome, ToolRecord, weight,
 };
 pub(crate) use pending::{PendingCalls, Progress};
-pub use relay::{RelayedCall, ToolDefinition};
+pub use relay::{CallMemory, CallMemoryError, MemoryBudget, RelayedCall, ToolDefinition};
 pub use runner::DirectCall;
 pub(crate) use runner::{ThreadRunner, ToolThreads};
 pub(crate) use stubs::is_python_keyword;

@@ -16,7 +16,6 @@
 //! | trailer | 32 bytes: the seal over all preceding bytes |
 
 mod fork;
-mod limits;
 mod peek;
 pub(crate) mod recording;
 mod results;
@@ -30,9 +29,9 @@ use glovebox_core::journal::{JOURNAL_BYTES, Journal, Recording, SuspendRefusal};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use fork::{Fork, ForkError};
-pub(in crate::exec) use limits::{check_context, checked_context};
 pub use peek::UncheckedSuspended;
 use sealed::SealedFormat;
+pub(in crate::exec) use sealed::{check_context, checked_context};
 pub(in crate::exec) use started::SuspensionParts;
 pub use suspension::StateBefore;
 pub(crate) use suspension::{Suspension, call_bytes};
@@ -86,7 +85,7 @@ pub struct Suspended {
     /// The hibernated session before the execution. `None` outside sessions.
     #[serde(serialize_with = "shared", deserialize_with = "to_shared")]
     session: Arc<Option<Vec<u8>>>,
-    #[serde(serialize_with = "shared", deserialize_with = "limits::recording")]
+    #[serde(serialize_with = "shared", deserialize_with = "sealed::recording")]
     recording: Arc<Recording>,
 }
 

@@ -8,7 +8,10 @@ use serde::{
     de::{SeqAccess, Visitor},
 };
 
-use super::{Suspended, limits::StateFields, sealed::HEAD_BYTES};
+use super::{
+    Suspended,
+    sealed::{HEAD_BYTES, StateFields},
+};
 use crate::SourceKind;
 
 /// The memory that the texts of an entry or a call occupy in addition to their length, in bytes.

@@ -81,7 +81,7 @@ pub struct Recording {
     /// The list of tools that scripts read, as JSON text.
     tools: String,
     results: RecordedResults,
-    #[serde(serialize_with = "super::shared", deserialize_with = "super::limits::recording")]
+    #[serde(serialize_with = "super::shared", deserialize_with = "super::sealed::recording")]
     journal: Arc<Journaled>,
 }
 
