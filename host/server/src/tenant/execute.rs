@@ -1,10 +1,12 @@
-//! Execution of a tenant's scripts, in new interpreters and in sessions.
+//! Execution of a tenant's scripts, in new interpreters and in sessions. A client can cancel running executions by their
+//! IDs.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use glovebox::{CancelToken, Execution};
 use glovebox_requests::cancelled;
 use glovebox_sessions::SessionId;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tracing::{Span, field::Empty, info_span};
 
@@ -14,6 +16,42 @@ use crate::{
     audit::{AuditSource, AuditSubject, AuditedFailure, AuditedResult, ExecutionEnd},
     executor::{Completion, FinishedJob, Job},
 };
+
+/// The cancellation tokens of a tenant's running executions, keyed by ID. Clones share the tokens.
+#[derive(Clone, Default)]
+pub(super) struct RunningExecutions(Arc<Mutex<HashMap<String, CancelToken>>>);
+
+impl RunningExecutions {
+    /// Cancels an execution. Returns `false` if it is not running.
+    pub(super) fn cancel(&self, id: &str) -> bool {
+        let token = self.0.lock().get(id).cloned();
+        // Cancelling runs hooks, which may take time or need the lock, so the lock is not held.
+        token.inspect(CancelToken::cancel).is_some()
+    }
+}
+
+/// The ID of an execution. With this ID, the client can cancel the execution until this value is dropped.
+pub(crate) struct RunningExecution {
+    pub(crate) id: String,
+    pub(crate) cancel: CancelToken,
+    executions: RunningExecutions,
+}
+
+impl Drop for RunningExecution {
+    fn drop(&mut self) {
+        self.executions.0.lock().remove(&self.id);
+    }
+}
+
+impl Tenant {
+    /// Creates an ID and a cancellation token for an execution that is about to start.
+    pub(crate) fn announce(&self) -> RunningExecution {
+        let (id, cancel) = (SessionId::random().to_string(), CancelToken::new());
+        let executions = self.inner.running.clone();
+        executions.0.lock().insert(id.clone(), cancel.clone());
+        RunningExecution { id, cancel, executions }
+    }
+}
 
 /// A guard that cancels an execution or a call on drop.
 pub(crate) struct CancelOnDrop(pub(crate) CancelToken);

@@ -2,21 +2,18 @@
 //!
 //! * [`execute`], [`type_checking`], [`stepping`], [`answering`], [`suspending`], [`stored_executions`], [`sessions`]: a
 //!   tenant's operations, which its [executor](crate::executor) performs.
-//! * [`work`]: the scripts and operations that clients request. [`summary`]: descriptions of sessions.
-//! * [`running_executions`], [`suspended`]: running and suspended executions. [`suspended_store`]: the store of
-//!   suspended executions. [`replies`]: the memory of workers' replies.
+//! * [`work`]: the scripts and operations that clients request.
+//! * [`suspended`]: suspended executions. [`suspended_store`]: their store. [`replies`]: the memory of workers' replies.
 //! * [`quotas`], [`stores`]: the limits on a tenant.
 
 mod answering;
 mod execute;
 mod quotas;
 mod replies;
-mod running_executions;
 mod sessions;
 mod stepping;
 mod stored_executions;
 mod stores;
-mod summary;
 mod suspended;
 mod suspended_store;
 mod suspending;
@@ -46,20 +43,19 @@ use crate::{
     tools::Callbacks,
     workers::WorkerProcesses,
 };
+use execute::RunningExecutions;
 use replies::WeakReplyRooms;
-use running_executions::RunningExecutions;
 use suspended::SuspendedExecutions;
 use suspended_store::SuspendedStore;
 
-pub(crate) use execute::CancelOnDrop;
+pub(crate) use execute::{CancelOnDrop, RunningExecution};
 pub(crate) use replies::ReplyRooms;
-pub(crate) use running_executions::RunningExecution;
+pub(crate) use sessions::generation;
+pub use sessions::{SessionPage, SessionSummary};
 pub use stepping::{DeliveryError, FinishedExecution, NeedsTools, StepOutcome};
 pub(crate) use stored_executions::{Claim, NotStored, StoredSummaries, StoredSuspension};
 pub use stores::NoStore;
 pub(crate) use stores::{BoundedStore, ByteQuota, Reservation};
-pub(crate) use summary::generation;
-pub use summary::{SessionPage, SessionSummary};
 pub(crate) use suspended_store::{ReadEntry, StoredExecution, SuspendedId, SuspendedRequest};
 pub(crate) use work::NO_CALLBACKS;
 pub use work::{ChangeResult, FreshScript, OnOutput, Script, SessionTarget, Watch, Work};
