@@ -11,7 +11,6 @@ mod numpy;
 mod parts;
 mod quickjs;
 mod sections;
-mod state;
 
 use std::collections::BTreeMap;
 
@@ -21,8 +20,7 @@ use wasmparser::BinaryReaderError;
 pub use exports::{BootableModule, GlobalKind, MutableGlobal, with_exports};
 pub use image::{GlobalValue, Image, MEMORY_EXPORT, MEMORY_IMPORT, code_of, initial_memory_of, memory_of, with_image};
 pub use parts::{BASE_IMPORT, LOADER_EXPORT, MAX_STUB_FUEL, part_of};
-pub use sections::strip;
-pub use state::changes_only_memory_and_globals;
+pub use sections::{changes_only_memory_and_globals, strip};
 
 /// Errors from inspecting or rewriting a module.
 #[derive(Debug, thiserror::Error)]

@@ -9,15 +9,16 @@
 //! 2. [`definitions`] reads each module and component once.
 //! 3. [`instances`] simulates the instantiation.
 
-mod concurrency;
 mod definitions;
 mod instances;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use concurrency::is_concurrent;
 use definitions::Definitions;
-use wasmparser::{BinaryReader, BinaryReaderError, ElementItems, ElementKind, Imports, Payload, TypeRef};
+use wasmparser::{
+    BinaryReader, BinaryReaderError, CanonicalFunction, CanonicalOption, ElementItems, ElementKind, Imports, Parser,
+    Payload, TypeRef,
+};
 
 /// Checks a component. Returns an upper bound on the host memory per instance in bytes, without linear memories and
 /// table elements.
@@ -276,5 +277,42 @@ impl Module {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// Returns `true` if a component, or a component nested in it, uses asynchronous calls or an interface of version 0.3.
+///
+/// Does not read types, because reading nested types is recursive. Therefore does not detect asynchronous function
+/// types without asynchronous calls, unless an interface has version 0.3. Malformed input ends the search, because
+/// Wasmtime rejects it later.
+pub(crate) fn is_concurrent(component: &[u8]) -> bool {
+    Parser::new(0).parse_all(component).map_while(Result::ok).any(|payload| match payload {
+        Payload::ComponentImportSection(imports) => {
+            imports.into_iter().map_while(Result::ok).any(|import| has_version_0_3(import.name.name))
+        }
+        Payload::ComponentExportSection(exports) => {
+            exports.into_iter().map_while(Result::ok).any(|export| has_version_0_3(export.name.name))
+        }
+        Payload::ComponentCanonicalSection(functions) => {
+            functions.into_iter().map_while(Result::ok).any(|function| is_asynchronous(&function))
+        }
+        _ => false,
+    })
+}
+
+fn has_version_0_3(interface: &str) -> bool {
+    interface.contains("@0.3.")
+}
+
+fn is_asynchronous(function: &CanonicalFunction) -> bool {
+    match function {
+        CanonicalFunction::Lift { options, .. } | CanonicalFunction::Lower { options, .. } => {
+            options.contains(&CanonicalOption::Async)
+        }
+        CanonicalFunction::ResourceNew { .. }
+        | CanonicalFunction::ResourceDrop { .. }
+        | CanonicalFunction::ResourceRep { .. } => false,
+        // All other built-in functions belong to tasks, streams and futures.
+        _ => true,
     }
 }

@@ -4,7 +4,7 @@ use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConf
 
 use super::{
     COMPONENT, CORE_MODULE, MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, MAX_PARTS, MAX_TABLE_ELEMENTS, MAX_TYPES, Refusal,
-    TYPE, check, check_headers,
+    TYPE, check, check_headers, is_concurrent,
 };
 
 fn checked(text: &str) -> Result<u64, Refusal> {
@@ -396,5 +396,26 @@ fn truncated_sections_are_left_to_wasmtime() {
     for junk in [[0xff; 64].as_slice(), &[COMPONENT; 64], &[0; 64]] {
         assert_eq!(check_headers(junk), Ok(()));
         assert_eq!(check_headers(&[BEGIN.as_slice(), junk].concat()), Ok(()));
+    }
+}
+
+#[test]
+fn asynchronous_components_are_recognized() {
+    let table = [
+        ("", false),
+        (r#"(import "a:b/c@0.2.0" (instance))"#, false),
+        (r#"(import "a:b/c@0.3.0" (instance))"#, true),
+        (r#"(component (import "a:b/c@0.3.1" (instance)))"#, true),
+        (r#"(instance $i) (export "a:b/c@0.3.0" (instance $i))"#, true),
+        (r#"(import "f" (func $f)) (core func (canon lower (func $f)))"#, false),
+        (r#"(import "f" (func $f)) (core func (canon lower (func $f) async))"#, true),
+        (r"(type $r (resource (rep i32))) (core func (canon resource.new $r))", false),
+        ("(core func (canon waitable-set.new))", true),
+        ("(component (core func (canon task.cancel)))", true),
+    ];
+    for (text, expected) in table {
+        let component = wat::parse_str(format!("(component {text})")).unwrap();
+        assert_eq!(is_concurrent(&component), expected, "{text}");
+        assert!(!is_concurrent(&component[..8]), "a header only");
     }
 }
