@@ -7,15 +7,12 @@ use indicatif::ProgressBar;
 
 use crate::{
     args::Args,
-    awaited::AwaitedCase,
-    component::{ComponentCase, ContractVersion},
-    many::ManySessions,
+    component::{AwaitedCase, ComponentCase, ContractVersion},
     parallel::Throughput,
-    rival::{Rival, time_process},
+    rival::{Rival, run_work, time_process, work_source},
     samples::{Samples, block, timed},
-    sessions::{SessionCases, SessionSamples, curve},
+    sessions::{ManySessions, SessionCases, SessionSamples, curve},
     suspended::{self, JournalSamples, SuspendedSamples},
-    work,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -164,7 +161,7 @@ impl<'a> Subject<'a> {
             component_async: component(ContractVersion::Asynchronous)?,
             rival,
             source,
-            work: work::source(runtime.language),
+            work: work_source(runtime.language),
             program,
             arguments,
             cache_dir: args.cache_dir.as_deref(),
@@ -195,7 +192,7 @@ impl<'a> Subject<'a> {
             if let Some(component) = &self.component_async {
                 component.turn(measured.component_async.get_or_insert_default(), FRESH_PER_TURN)?;
             }
-            measured.work.push(work::run(self.sandbox, self.work)?);
+            measured.work.push(run_work(self.sandbox, self.work)?);
             if let Some(rival) = self.rival {
                 measured.rival_work.push(rival.work(self.work)?);
             }

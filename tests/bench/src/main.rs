@@ -5,11 +5,8 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
 mod args;
-mod awaited;
 mod cases;
 mod component;
-mod machine;
-mod many;
 mod parallel;
 mod report;
 mod rival;
@@ -17,8 +14,6 @@ mod samples;
 mod serve;
 mod sessions;
 mod suspended;
-mod table;
-mod work;
 
 use std::{
     path::Path,
@@ -33,8 +28,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use self::{
     args::Args,
     cases::{Subject, Work},
-    machine::Machine,
-    report::Report,
+    report::{Machine, Report},
     rival::Rival,
 };
 

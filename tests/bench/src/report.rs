@@ -1,17 +1,11 @@
-//! The report, in JSON and as tables.
+//! The report, in JSON and as aligned tables, with the machine that is measured.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _, fs, thread::available_parallelism};
 
 use glovebox::RuntimeInfo;
 use serde::Serialize;
 
-use crate::{
-    cases::RuntimeSamples,
-    machine::Machine,
-    rival::Rival,
-    samples::Samples,
-    table::{Align, bytes, table},
-};
+use crate::{cases::RuntimeSamples, rival::Rival, samples::Samples};
 
 /// Cases that produce a ready interpreter, compared with starting the installed one.
 const AGAINST_RIVAL: [&str; 5] = ["fresh", "live", "process", "fork", "resume"];
@@ -229,4 +223,84 @@ impl Report {
 pub(super) fn rounded(value: f64, digits: i32) -> f64 {
     let factor = 10_f64.powi(digits);
     (value * factor).round() / factor
+}
+
+/// The machine, its load, and the versions of Glovebox and of the installed interpreters.
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) cpu: String,
+    pub(crate) threads: usize,
+    pub(crate) memory_bytes: u64,
+    pub(crate) os: String,
+    /// The system's load average over the last minute, read before the measurement. See [`Self::is_busy`].
+    pub(crate) load_average: f64,
+    pub(crate) glovebox: &'static str,
+    /// The versions of the installed interpreters, by name.
+    pub(crate) rivals: BTreeMap<String, String>,
+}
+
+impl Machine {
+    pub(crate) fn describe() -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let cpuinfo = read("/proc/cpuinfo");
+        let cpu =
+            cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).and_then(|rest| rest.split_once(':'));
+        let meminfo = read("/proc/meminfo");
+        let memory_kib: Option<u64> = meminfo
+            .lines()
+            .find_map(|line| line.strip_prefix("MemTotal:"))
+            .and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+        let kernel = read("/proc/sys/kernel/osrelease");
+        Self {
+            cpu: cpu.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.trim().to_owned()),
+            threads: available_parallelism().map_or(1, usize::from),
+            memory_bytes: memory_kib.unwrap_or(0).saturating_mul(1024),
+            os: format!("{} {} {}", std::env::consts::OS, kernel.trim(), std::env::consts::ARCH),
+            load_average: read("/proc/loadavg")
+                .split_whitespace()
+                .next()
+                .and_then(|first| first.parse().ok())
+                .unwrap_or(0.0),
+            glovebox: env!("CARGO_PKG_VERSION"),
+            rivals: BTreeMap::new(),
+        }
+    }
+
+    /// Returns `true` if other load makes the measurements unreliable.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.load_average > self.threads as f64 / 2.0
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// Formats rows in aligned columns.
+pub(crate) fn table<const N: usize>(aligns: [Align; N], rows: &[[String; N]]) -> String {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for ((cell, width), align) in row.iter().zip(widths).zip(aligns) {
+            let _ = match align {
+                Align::Left => write!(line, "{cell:<width$}  "),
+                Align::Right => write!(line, "{cell:>width$}  "),
+            };
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    out
+}
+
+/// Formats a number of bytes, such as `25.1 MiB`.
+pub(crate) fn bytes(count: u64) -> String {
+    indicatif::BinaryBytes(count).to_string()
 }

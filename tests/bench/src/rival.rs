@@ -1,4 +1,5 @@
-//! The installed interpreters that Glovebox is compared with.
+//! The installed interpreters that Glovebox is compared with, and the `work` case: a script that times its own
+//! computation, in Glovebox and in the installed interpreter.
 
 use std::{
     path::PathBuf,
@@ -7,9 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use glovebox::Language;
-
-use crate::work;
+use glovebox::{Language, Outcome, Sandbox};
 
 /// An installed interpreter, which starts a new process for every script.
 #[derive(Debug)]
@@ -55,7 +54,7 @@ impl Rival {
         command.args(self.options).arg(source).stdin(Stdio::null()).stderr(Stdio::null());
         let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
         ensure!(output.status.success(), "{command:?} failed: {}", output.status);
-        work::took(&String::from_utf8_lossy(&output.stdout))
+        took(&String::from_utf8_lossy(&output.stdout))
     }
 }
 
@@ -68,4 +67,52 @@ pub(crate) fn time_process(command: &mut Command) -> anyhow::Result<Duration> {
     let status = status.with_context(|| format!("cannot start {command:?}"))?;
     ensure!(status.success(), "{command:?} failed: {status}");
     Ok(took)
+}
+
+/// Returns a script that makes 28,657 function calls and prints how many milliseconds they took.
+pub(crate) const fn work_source(language: Language) -> &'static str {
+    match language {
+        Language::Python => {
+            "import time\n\
+             def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)\n\
+             begun = time.perf_counter()\n\
+             fib(21)\n\
+             print((time.perf_counter() - begun) * 1000)"
+        }
+        Language::JavaScript => {
+            "function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2) }\n\
+             const begun = performance.now()\n\
+             fib(21)\n\
+             console.log(performance.now() - begun)"
+        }
+    }
+}
+
+/// Runs the script in a fresh interpreter, and returns the time that the script prints.
+pub(crate) fn run_work(sandbox: &Sandbox, source: &str) -> anyhow::Result<Duration> {
+    let execution = sandbox.execute(source)?;
+    ensure!(
+        execution.outcome == Outcome::Completed,
+        "the script for the processor ended otherwise: {}",
+        execution.stderr.text()
+    );
+    took(&execution.stdout.text())
+}
+
+/// Parses the time that the script printed, in milliseconds.
+fn took(printed: &str) -> anyhow::Result<Duration> {
+    let millis: f64 = printed.trim().parse().with_context(|| format!("`{}` is not a time", printed.trim()))?;
+    Duration::try_from_secs_f64(millis / 1000.0).context("the time is out of range")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::took;
+
+    #[test]
+    fn printed_times_are_parsed() {
+        assert_eq!(took("1.5\n").unwrap().as_micros(), 1500);
+        assert!(took("soon\n").unwrap_err().to_string().contains("`soon`"));
+        took("-1\n").unwrap_err();
+    }
 }

@@ -15,7 +15,7 @@ use self::{
     server::{BaselineServer, Child},
     table::{Line, ServeReport},
 };
-use crate::{args::Args, machine::Machine, print};
+use crate::{args::Args, print, report::Machine};
 
 /// Numbers of concurrent connections to measure.
 const CONNECTIONS: [usize; 3] = [1, 16, 256];

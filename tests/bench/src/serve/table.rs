@@ -5,11 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::client::LoadResult;
-use crate::{
-    machine::Machine,
-    report::rounded,
-    table::{Align, bytes, table},
-};
+use crate::report::{Align, Machine, bytes, rounded, table};
 
 /// The results of one server.
 #[derive(Debug, Serialize)]
