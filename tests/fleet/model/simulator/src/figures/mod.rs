@@ -1,7 +1,5 @@
-//! The results in `figures.json`, with one module per question.
+//! The results in `figures.json`, with modules for the larger questions.
 
-mod costs;
-mod days;
 mod failures;
 mod policies;
 mod sensitivity;
@@ -11,7 +9,16 @@ pub use warmth::characteristic_s;
 
 use serde_json::{Map, Value, json};
 
-use crate::{config::Config, fleet::Fleet, inputs::Inputs, report::Report};
+use crate::{
+    config::{Config, Intensity},
+    fleet::Fleet,
+    inputs::Inputs,
+    report::{Report, Step},
+};
+
+const HOUR_S: f64 = 3_600.0;
+
+const HOURS_A_MONTH: f64 = 730.0;
 
 /// The size of the simulations.
 #[derive(Clone, Copy)]
@@ -60,8 +67,8 @@ pub fn figures(inputs: &Inputs, scale: Scale, say: &mut dyn FnMut(&str)) -> Valu
     figures.insert("nodes".into(), policies::nodes(&mut run, scale.whole(inputs)));
     figures.insert("affinity".into(), policies::affinities(&mut run, scale.whole(inputs)));
     figures.insert("failure".into(), failures::failures(&mut run, scale.whole(inputs), inputs));
-    figures.insert("day".into(), days::day(&mut run, scale.sweep(inputs)));
-    figures.insert("cost".into(), costs::costs(&figures, inputs));
+    figures.insert("day".into(), day(&mut run, scale.sweep(inputs)));
+    figures.insert("cost".into(), costs(&figures, inputs));
     figures.insert("sensitivity".into(), sensitivity::assumptions(&mut run, scale.sweep(inputs)));
     figures.insert("served".into(), served(inputs));
     figures.insert("events".into(), json!(events));
@@ -124,4 +131,65 @@ fn compared(name: &str, value: Value, config: &Config, report: &Report) -> Value
     map.insert(name.into(), value);
     map.extend(summary(config, report));
     Value::Object(map)
+}
+
+/// Simulates a day and returns results by hour, starting at midnight.
+fn day(run: &mut Run, config: Config) -> Value {
+    let Intensity::Constant(busiest) = config.intensity else { return Value::Null };
+    let intensity = Intensity::Daily(busiest - 1.0);
+    // The warm-up fills the memory, and ends pauses that started on the previous evening.
+    let config = Config { intensity, settle_s: 6.0 * HOUR_S, window_s: 24.0 * HOUR_S, step_s: HOUR_S, ..config };
+    let report = run("a day", config.clone());
+    let hour = |(number, step): (usize, &Step)| {
+        json!({
+            "hour": number % 24,
+            "executions_per_s": round(step.latency.total() as f64 / HOUR_S),
+            "miss_share": round(step.misses as f64 / step.latency.total() as f64),
+            "p50_ms": round(step.latency.quantile(0.5) * 1e3),
+            "p99_ms": round(step.latency.quantile(0.99) * 1e3),
+        })
+    };
+    let hours: Vec<Value> = report.timeline.iter().enumerate().skip(6).map(hour).collect();
+    json!({ "sessions": config.sessions, "nodes": config.nodes, "hours": hours })
+}
+
+/// Computes the hourly cost of a session at the assumed prices, for each persistence policy, both with all nodes and with the fewest nodes that can serve the
+/// busiest hour after losing a zone.
+fn costs(figures: &Map<String, Value>, inputs: &Inputs) -> Value {
+    let price = &inputs.price;
+    let node_hour = price.core_hour * f64::from(inputs.node.cores) + price.gb_hour * inputs.node.memory_bytes / 1e9;
+    let stored_gb = figures["held"]["mean_blob_bytes"].as_f64().unwrap_or(0.0) / 1e9;
+    let stored = stored_gb * price.stored_gb_month / HOURS_A_MONTH;
+    let number = |value: &Value, key: &str| value[key].as_f64().unwrap_or(0.0);
+    let mut all = Vec::new();
+    for way in figures["persistence"].as_array().into_iter().flatten() {
+        let sessions = number(way, "sessions");
+        // The rates are for the busiest hour. This factor converts them to the day's mean.
+        let mean = 1.0 / (1.0 + inputs.day.amplitude);
+        let puts = number(way, "puts_per_s") * 3_600.0 * price.put / sessions * mean;
+        let gets = number(way, "gets_per_s") * 3_600.0 * price.get / sessions * mean;
+        let nodes = number(way, "nodes");
+        // The remaining zones must be busy at most 70% of the time.
+        let zones = f64::from(inputs.fleet.zones);
+        let by_processor = nodes * number(way, "processors_busy") / 0.7 * zones / (zones - 1.0);
+        let by_memory =
+            number(way, "warm_bytes") / (inputs.node.memory_bytes - inputs.node.reserved_bytes) * zones / (zones - 1.0);
+        let needed = by_processor.max(by_memory).ceil();
+        for (name, count) in [("all", nodes), ("needed", needed)] {
+            let machines = count * node_hour / sessions;
+            all.push(json!({
+                "persistence": way["persistence"],
+                "which": name,
+                "nodes": count,
+                "nodes_by_processor": round(by_processor),
+                "nodes_by_memory": round(by_memory),
+                "machines": round(machines),
+                "puts": round(puts),
+                "gets": round(gets),
+                "stored": round(stored),
+                "sum": round(machines + puts + gets + stored),
+            }));
+        }
+    }
+    json!({ "node_hour": round(node_hour), "per_session_hour": all })
 }
