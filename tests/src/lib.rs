@@ -51,7 +51,6 @@ mod events;
 mod expect;
 mod goldens;
 mod programs;
-mod request;
 mod sandboxes;
 mod step;
 
@@ -72,6 +71,5 @@ pub use programs::{
     build_components, missing_trial, program_path, program_trial, provider_path, trial_with, wasmtime_path,
     whole_matrix,
 };
-pub use request::{Operation, Request};
 pub use sandboxes::{fixed, portable_runtime, sandbox, sandbox_on, short, spare_bytes};
-pub use step::{Action, CaseTool, Step};
+pub use step::{Action, CaseTool, Operation, Request, Step};

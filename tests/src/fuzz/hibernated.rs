@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use glovebox::{HibernateOptions, HibernatedInfo, Language, ResumeError, ResumeOptions, Sandbox};
 use sha2::{Digest as _, Sha256};
 
-use super::bytes::Bytes;
+use super::Bytes;
 use crate::sandbox;
 
 const PRELUDE_BYTES: usize = 16;

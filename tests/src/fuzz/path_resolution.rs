@@ -2,7 +2,7 @@
 
 use glovebox_vfs::{Access, Follow, InodeId, OpenOptions, RootId, Vfs, VfsLimits};
 
-use super::bytes::Bytes;
+use super::Bytes;
 
 const BYTES: u64 = 1 << 20;
 const INODES: u64 = 200;

@@ -7,7 +7,7 @@ use glovebox_runtimes::{
     rewrite::{GlobalValue, Image, strip, with_exports, with_image},
 };
 
-use super::bytes::Bytes;
+use super::Bytes;
 
 /// Rewrites arbitrary bytes as a module. The result must be an error, or bytes that are not much longer.
 pub fn snapshot(data: &[u8]) {

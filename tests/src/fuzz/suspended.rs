@@ -9,7 +9,7 @@ use glovebox::{
 use serde_json::json;
 
 use super::{
-    bytes::Bytes,
+    Bytes,
     hibernated::{SEAL_BYTES, sealed},
 };
 use crate::sandbox;

@@ -3,7 +3,7 @@
 use glovebox_vfs::{Access, Vfs, VfsLimits};
 use glovebox_wasi::{Entropy, Errno, Fault, Host, Mount, Stop, Stream, Wasi, WasiConfig, WasiLimits};
 
-use super::bytes::Bytes;
+use super::Bytes;
 
 const MEMORY_BYTES: usize = 1 << 16;
 const QUOTA_BYTES: u64 = 1 << 20;
