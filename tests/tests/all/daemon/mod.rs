@@ -1,6 +1,5 @@
 //! Black-box tests of the HTTP API on a Unix socket, as `glovebox daemon` serves it.
 
-mod access;
 mod bounds;
 mod hostile;
 mod running;

@@ -6,7 +6,6 @@ mod apis;
 mod approvals;
 mod endpoints;
 mod files;
-mod fleet;
 mod http;
 mod running;
 mod sessions;

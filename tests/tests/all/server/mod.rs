@@ -12,7 +12,6 @@ mod fuzz;
 mod hostile_requests;
 pub(crate) mod limit_scripts;
 mod page;
-mod preconditions;
 mod running;
 mod sessions;
 mod stepping;

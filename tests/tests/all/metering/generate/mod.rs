@@ -3,9 +3,6 @@
 //!
 //! The seed determines the module. A module may loop forever, because its budget ends it.
 
-mod control;
-mod exceptions;
-mod memory;
 mod statements;
 mod values;
 
