@@ -29,7 +29,6 @@ mod idempotency;
 mod output;
 mod page;
 mod parameters;
-mod request_body;
 mod routes;
 mod serve;
 mod sessions;
