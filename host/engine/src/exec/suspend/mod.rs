@@ -20,7 +20,6 @@ mod peek;
 pub(crate) mod recording;
 mod results;
 mod sealed;
-mod started;
 mod suspension;
 
 use std::{sync::Arc, time::Duration};
@@ -32,8 +31,8 @@ pub use fork::{Fork, ForkError};
 pub use peek::UncheckedSuspended;
 use sealed::SealedFormat;
 pub(in crate::exec) use sealed::{check_context, checked_context};
-pub(in crate::exec) use started::SuspensionParts;
 pub use suspension::StateBefore;
+pub(in crate::exec) use suspension::SuspensionParts;
 pub(crate) use suspension::{Suspension, call_bytes};
 
 use crate::{
