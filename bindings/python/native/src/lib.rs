@@ -8,14 +8,12 @@
 //! | `interrupt` | Ctrl-C handling while a guest runs; guests on a separate thread while the caller runs callbacks |
 //! | `sandbox` | the engine, sandboxes and sessions |
 //! | `execution` | the input of an execution, with its tools and its cancellation token, and its result |
-//! | `started` | executions whose tool calls Python answers, and their suspension |
-//! | `relay` | the output of started executions |
+//! | `started` | executions whose tool calls Python answers, their output and their suspension |
 //! | `error` | the conversion of the engine's errors to the package's exceptions |
 
 mod error;
 mod execution;
 mod interrupt;
-mod relay;
 mod sandbox;
 mod started;
 
