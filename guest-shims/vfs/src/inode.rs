@@ -183,6 +183,17 @@ pub enum FileKind {
     Symlink,
 }
 
+impl FileKind {
+    /// Returns the name of the type: `file`, `directory` or `symlink`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Directory => "directory",
+            Self::Symlink => "symlink",
+        }
+    }
+}
+
 impl Vfs {
     /// Returns an inode's attributes.
     ///

@@ -7,7 +7,7 @@ use std::{io, sync::Arc};
 
 use serde::Serialize;
 
-use crate::{Engine, Language, load::resolve::language};
+use crate::{Engine, Language, ToolError, ToolErrorKind, load::resolve::language};
 
 pub use crate::{
     exec::{
@@ -38,6 +38,16 @@ pub fn json_len(value: &impl Serialize) -> serde_json::Result<usize> {
     let mut count = ByteCount::default();
     serde_json::to_writer(&mut count, value)?;
     Ok(count.0)
+}
+
+/// Converts the answer that a package of another language passes to a tool call. `text` is the result as JSON text if
+/// `kind` is `returned`, and the message of the failure if `kind` is `denied` or `failed`.
+pub fn tool_answer(kind: &str, text: String) -> Result<String, ToolError> {
+    match kind {
+        "returned" => Ok(text),
+        "denied" => Err(ToolError::of(ToolErrorKind::Denied, text)),
+        _ => Err(ToolError::new(text)),
+    }
 }
 
 /// Returns the threads for calls of components.

@@ -15,8 +15,8 @@ use std::{
 };
 
 use glovebox::{
-    CancelToken, Display, ExecuteError, Execution, FileEntry, FileKind, Form, JsonText, Request, SourceKind, Stream,
-    Tool, ToolCall, ToolError, ToolErrorKind, ToolRequest,
+    CancelToken, Display, ExecuteError, Execution, FileEntry, Form, JsonText, Request, SourceKind, Stream, Tool,
+    ToolCall, ToolError, ToolRequest,
 };
 use napi::{
     Status,
@@ -45,12 +45,12 @@ pub struct NativeEntry {
 
 impl From<FileEntry> for NativeEntry {
     fn from(entry: FileEntry) -> Self {
-        let kind = match entry.kind {
-            FileKind::File => "file",
-            FileKind::Directory => "directory",
-            FileKind::Symlink => "symlink",
-        };
-        Self { path: entry.path, kind, size_bytes: entry.size_bytes.into(), modified_ns: entry.modified_ns.into() }
+        Self {
+            path: entry.path,
+            kind: entry.kind.name(),
+            size_bytes: entry.size_bytes.into(),
+            modified_ns: entry.modified_ns.into(),
+        }
     }
 }
 
@@ -370,16 +370,6 @@ pub struct NativeTool {
     pub schema: String,
     /// True if the caller of `start`, not a handler, answers the calls.
     pub waits: bool,
-}
-
-/// Converts JavaScript's answer to a call. `text` is the result as JSON text if `kind` is `returned`, and the message
-/// of the failure if `kind` is `denied` or `failed`.
-pub(crate) fn tool_answer(kind: &str, text: String) -> Result<String, ToolError> {
-    match kind {
-        "returned" => Ok(text),
-        "denied" => Err(ToolError::of(ToolErrorKind::Denied, text)),
-        _ => Err(ToolError::new(text)),
-    }
 }
 
 /// A result as JSON text, or a failure; `None` if the answer is no longer needed.

@@ -4,14 +4,14 @@ use std::{sync::Arc, time::Instant};
 
 use glovebox::{
     CheckpointId, Engine, EngineConfig, ExecuteError, HibernateOptions, IfExists, JsonText, Packages, Policy,
-    ResumeOptions, Sandbox, Session, SessionOptions, Suspended,
+    ResumeOptions, Sandbox, Session, SessionOptions, Suspended, internal::tool_answer,
 };
 use napi::bindgen_prelude::{BigInt, Buffer, ToNapiValue};
 use napi_derive::napi;
 
 use crate::{
     error::EngineFailure,
-    execution::{Answer, Calls, Input, NativeEntry, NativeInput, NativePort, NativeToken, NativeTool, tool_answer},
+    execution::{Answer, Calls, Input, NativeEntry, NativeInput, NativePort, NativeToken, NativeTool},
     started::{NativeStarted, NativeSuspended, SuspendedInput},
     threads::{Callback, Progress, start, start_long},
 };

@@ -6,13 +6,16 @@ use std::{
     time::Duration,
 };
 
-use glovebox::{CancelToken, ExecuteError, Request, Started, Step, Stream, SuspendError, Suspended, ToolAnswer};
+use glovebox::{
+    CancelToken, ExecuteError, Request, Started, Step, Stream, SuspendError, Suspended, ToolAnswer,
+    internal::tool_answer,
+};
 use napi::bindgen_prelude::Buffer;
 use napi_derive::napi;
 
 use crate::{
     error::EngineFailure,
-    execution::{Event, ExecutionEvents, NativePort, timeout, tool_answer},
+    execution::{Event, ExecutionEvents, NativePort, timeout},
     threads::{Callback, start},
 };
 

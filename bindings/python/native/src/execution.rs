@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use glovebox::{
-    CancelToken, Display, ExecuteError, Execution, FileEntry, FileKind, JsonText, Request, SourceKind, Started, Tool,
-    ToolError, ToolErrorKind, with_causes,
+    CancelToken, Display, ExecuteError, Execution, FileEntry, JsonText, Request, SourceKind, Started, Tool, ToolError,
+    internal::tool_answer, with_causes,
 };
 use pyo3::{
     prelude::*,
@@ -25,12 +25,7 @@ pub(crate) type Entry = (String, &'static str, u64, u64);
 type DisplayTuple<'py> = (bool, Vec<(String, Bound<'py, PyBytes>)>);
 
 pub(crate) fn entry(entry: FileEntry) -> Entry {
-    let kind = match entry.kind {
-        FileKind::File => "file",
-        FileKind::Directory => "directory",
-        FileKind::Symlink => "symlink",
-    };
-    (entry.path, kind, entry.size_bytes, entry.modified_ns)
+    (entry.path, entry.kind.name(), entry.size_bytes, entry.modified_ns)
 }
 
 /// An execution's outcome, output, resource use and changes. Rarely used fields are only in `json`.
@@ -231,16 +226,6 @@ impl ToolInput {
             }
         };
         Ok(tool.text_handler(handler))
-    }
-}
-
-/// Converts an answer to a tool call. `text` is the result as JSON text if `kind` is `returned`, and the message of the
-/// failure if `kind` is `denied` or `failed`.
-pub(crate) fn tool_answer(kind: &str, text: String) -> Result<String, ToolError> {
-    match kind {
-        "returned" => Ok(text),
-        "denied" => Err(ToolError::of(ToolErrorKind::Denied, text)),
-        _ => Err(ToolError::new(text)),
     }
 }
 

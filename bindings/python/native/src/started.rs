@@ -8,7 +8,7 @@ use std::{
 
 use glovebox::{
     AdvanceError, CancelToken, ExecuteError, Request, Started, Step, Stream, Suspended, ToolAnswer, ToolRequest,
-    with_causes,
+    internal::tool_answer, with_causes,
 };
 use pyo3::{
     prelude::*,
@@ -18,7 +18,7 @@ use pyo3::{
 
 use crate::{
     error::{IntoException, ProcessOwned, not_committed},
-    execution::{PyCancelToken, PyExecution, cancel_token, tool_answer},
+    execution::{PyCancelToken, PyExecution, cancel_token},
     interrupt::{Event, deliver, interruptible, run_attended},
 };
 

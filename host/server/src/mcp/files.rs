@@ -1,6 +1,6 @@
 //! MCP tools for the files of a session.
 
-use glovebox::{FileEntry, FileKind, FilePage, IfExists, ListLimits};
+use glovebox::{FileEntry, FilePage, IfExists, ListLimits};
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -68,12 +68,7 @@ pub(super) struct WriteAnswer {
 
 impl ListedEntry {
     fn of(entry: FileEntry) -> Self {
-        let kind = match entry.kind {
-            FileKind::File => "file",
-            FileKind::Directory => "directory",
-            FileKind::Symlink => "symlink",
-        };
-        Self { path: entry.path, kind, size_bytes: entry.size_bytes }
+        Self { path: entry.path, kind: entry.kind.name(), size_bytes: entry.size_bytes }
     }
 
     fn line(&self) -> String {
