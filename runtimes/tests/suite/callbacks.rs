@@ -6,7 +6,7 @@ use glovebox_runtimes::rewrite::{self, Image};
 use glovebox_runtimes::{Callback, ExportList};
 use wasmparser::{ElementItems, ElementKind, ExternalKind, Operator, Parser, Payload, TableType, Validator};
 
-use crate::inspect::inspect;
+use crate::support::inspect;
 
 fn wasm(text: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()

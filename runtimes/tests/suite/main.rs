@@ -8,8 +8,6 @@ mod eviction;
 #[cfg(test)]
 mod fetch;
 #[cfg(test)]
-mod inspect;
-#[cfg(test)]
 mod manifest;
 #[cfg(test)]
 mod parts;

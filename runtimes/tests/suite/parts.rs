@@ -4,8 +4,8 @@ use glovebox_runtimes::{CodePart, rewrite};
 use wasmparser::{ExternalKind, Validator};
 
 use crate::{
-    inspect::{ModuleInfo, inspect},
     rewrite::wasm,
+    support::{ModuleInfo, inspect},
 };
 
 const DIVIDED_MODULE: &str = r#"(module

@@ -8,7 +8,7 @@ use glovebox_runtimes::{
 };
 use wasmparser::{DataKind, ExternalKind, Operator, Parser, Payload, Validator};
 
-use crate::inspect::inspect;
+use crate::support::inspect;
 
 pub(crate) const PAGE: usize = 65_536;
 

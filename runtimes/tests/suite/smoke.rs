@@ -12,7 +12,7 @@ use glovebox_runtimes::{
 };
 use wasmparser::{ExternalKind, Validator};
 
-use crate::inspect::inspect;
+use crate::support::inspect;
 
 /// An xorshift64* generator, which is random enough to break parsers.
 pub(crate) struct Random(u64);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use wasmparser::{ExternalKind, FunctionBody, KnownCustom, Name, Operator, Parser, Payload};
 
-use crate::{inspect::inspect, smoke::load};
+use crate::{smoke::load, support::inspect};
 
 /// Functions that fail with `ENOTSUP`. Python raises "can't start new thread" or an `OSError`.
 const FAIL: [&str; 2] = ["__pthread_create", "pthread_getcpuclockid"];
