@@ -3,7 +3,7 @@
 {
   const $ = globalThis.$glovebox;
   const { uncurry } = $;
-  const native = { __proto__: null, sleep: $.os.sleep, now: uncurry(performance.now), clock: performance };
+  const native = { __proto__: null, sleep: $.os.sleep, now: uncurry(performance.now), clock: performance, queueMicrotask };
 
   // Node's maximum delay. A longer delay becomes one millisecond, as in Node.
   const MOST_DELAY_MS = 2147483647;
@@ -11,7 +11,6 @@
   const MOST_HELPERS = 1000;
 
   const bind = uncurry(Function.prototype.bind);
-  const then = uncurry(Promise.prototype.then);
   const mapGet = uncurry(Map.prototype.get);
   const mapSet = uncurry(Map.prototype.set);
   const mapDelete = uncurry(Map.prototype.delete);
@@ -349,25 +348,16 @@
     heed = how;
     words[LISTENING] = 1;
   };
-  // Promises of microtasks that threw. No script refers to them, so listeners receive only the errors.
-  const thrown = new WeakMap();
   // Passes an uncaught error, and the promise that was rejected with it, to the script's listeners. Returns 1 if a
   // listener handled the error, and 0 otherwise. Throws a listener's exception.
-  $.uncaught = (error, promise) => (heed(error, weakGet(thrown, promise) ? undefined : promise) ? 1 : 0);
+  $.uncaught = (error, promise) => (heed(error, promise) ? 1 : 0);
 
-  const settled = PromiseClass.resolve();
-  // Avoids a look-up of `Promise[Symbol.species]`, which scripts may replace.
-  defineProperty(settled, 'constructor', { __proto__: null, value: undefined });
-  const queueMicrotask = (callback) => {
-    if (typeof callback !== 'function') throw $.functionError('callback', callback);
-    const promise = then(settled, () => {
-      try {
-        callback();
-      } catch (error) {
-        weakSet(thrown, promise, true);
-        throw error;
-      }
-    });
+  // Adds Node's error for a value that is not a function.
+  const checked = {
+    queueMicrotask(callback) {
+      if (typeof callback !== 'function') throw $.functionError('callback', callback);
+      native.queueMicrotask(callback);
+    },
   };
 
   const sleepAsync = (delay) => new PromiseClass((resolve) => setTimeout(resolve, delay));
@@ -389,7 +379,7 @@
   $.global('setImmediate', setImmediate);
   $.global('clearImmediate', clearImmediate);
   $.global('WeakRef', references.WeakRef);
-  if (typeof globalThis.queueMicrotask !== 'function') $.global('queueMicrotask', queueMicrotask);
+  $.global('queueMicrotask', checked.queueMicrotask);
 
   // The interpreter's `performance.timeOrigin` is the value of its monotonic clock at boot, equal in every instance.
   let origin;
