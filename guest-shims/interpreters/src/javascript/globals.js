@@ -110,6 +110,9 @@
   const AGAIN = 1;
   const AT_ONCE = 2;
 
+  // The test that the running code belongs to, for `node:test`. Timers restore it for their callbacks.
+  $.scope = undefined;
+
   const start = (callback, delay, args, every) => {
     if (typeof callback !== 'function') throw $.functionError('callback', callback);
     let wait = +delay;
@@ -121,7 +124,7 @@
       for (let i = 0; i < args.length; i++) bound[i + 2] = args[i];
       call = apply(bind, undefined, bound);
     }
-    const timer = { id: nextId++, due: 0, wait, call, every: every === AGAIN ? wait : 0, isReferenced: true };
+    const timer = { id: nextId++, due: 0, wait, call, every: every === AGAIN ? wait : 0, isReferenced: true, scope: $.scope };
     arm(timer);
     return timer;
   };
@@ -296,6 +299,7 @@
         timer.due = now() + timer.every;
         push(timer);
       } else stop(timer.id);
+      $.scope = timer.scope;
       return timer.call;
     }
     mapClear(live);

@@ -241,6 +241,17 @@
       'This error originated either by throwing inside of an async function without a catch block, or by rejecting a promise which was not ' +
       `handled with .catch(). The promise rejected with the reason "${typeof reason === 'string' ? reason : $.inspect(reason, 0)}".`);
 
+  // The listener of `node:test`, which handles uncaught errors in addition to the script's listeners.
+  let testListener;
+  $.listenForTests = (listener) => {
+    testListener = listener;
+    if (listener !== undefined) $.listen(heed);
+  };
+  const emit = (event, error, detail) => {
+    const isHandled = emitter.emit(event, error, detail);
+    testListener?.(event, error);
+    return isHandled || testListener !== undefined;
+  };
   // Passes an uncaught error, and the promise that was rejected with it, to the listeners. Returns `true` if a listener
   // handled the error. If not, the script ends.
   const heed = (thrown, promise) => {
@@ -248,7 +259,7 @@
     let origin = 'uncaughtException';
     if (promise !== undefined) {
       try {
-        if (emitter.emit('unhandledRejection', thrown, promise)) return true;
+        if (emit('unhandledRejection', thrown, promise)) return true;
         origin = 'unhandledRejection';
       } catch (another) {
         error = another;
@@ -257,7 +268,7 @@
     const isError = typeof error === 'object' && error !== null && 'stack' in error;
     const reported = origin === 'unhandledRejection' && !isError ? unhandled(error) : error;
     emitter.emit('uncaughtExceptionMonitor', reported, origin);
-    if (emitter.emit('uncaughtException', reported, origin)) {
+    if (emit('uncaughtException', reported, origin)) {
       isLeaving = false;
       return true;
     }
@@ -298,6 +309,8 @@
   };
   $.entering();
   $.resetProcess = () => {
+    testListener = undefined;
+    $.scope = undefined;
     exitCode = undefined;
     isLeaving = false;
   };

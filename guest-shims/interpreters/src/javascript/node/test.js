@@ -3,6 +3,7 @@
 {
   const $ = $glovebox;
   const { inspectWith, writeOut } = $;
+  const { framesOf, safeString } = $.text;
   const { assert, process } = $.node;
   const { clearTimeout, performance, setTimeout } = $.builtins;
 
@@ -18,10 +19,10 @@
   const PENDING = 'Promise resolution is still pending but the event loop has already resolved';
   const UNFINISHED = 'test did not finish before its parent and was cancelled';
 
-  // The test or suite whose function is being called.
+  // The test or suite whose function is being called, until the call returns.
   let current;
-  // Calls a function of a test. A function with two parameters ends by calling the second one.
-  const call = async (body, context, item = current) => {
+  // Calls a function of a test, a suite or a hook. A function with two parameters ends by calling the second one.
+  const call = async (body, context, scope) => {
     let finish;
     const finished = new Promise((resolve, reject) => {
       let calls = 0;
@@ -32,19 +33,25 @@
       };
     });
     finished.catch(() => {});
-    const outer = current;
-    current = item;
+    const outer = { current, scope: $.scope };
+    $.scope = scope;
+    if (scope instanceof Item) {
+      current = scope;
+      scope.root.entered.add(scope);
+    }
     try {
       if (body.length !== 2) return body(context);
       if (body(context, finish) instanceof Promise) throw new TestFailure('passed a callback but also returned a Promise', 'code');
     } finally {
-      current = outer;
+      current = outer.current;
+      // The code after a suite's function belongs to others. Until a test ends, all code belongs to the test.
+      if (scope.isSuite) $.scope = outer.scope;
     }
     return finished;
   };
 
   // Returns the position of the script's call, as `file:line:column`.
-  const callerOf = () => /([^\s(]+:\d+:\d+)\)?$/m.exec($.text.framesOf(new Error()))?.[1];
+  const callerOf = () => /([^\s(]+:\d+:\d+)\)?$/m.exec(framesOf(new Error()))?.[1];
   const noteOf = (value, missing) => (value === undefined ? '' : ` # ${typeof value === 'string' && value !== '' ? value : missing}`);
 
   // A test, a suite, or the root of the tests of an execution.
@@ -52,11 +59,21 @@
     constructor(parent, name, { only, plan, skip, timeout, todo }, body) {
       Object.assign(this, { parent, name, body, timeout, skip: skip || undefined, todo: todo || undefined, isSuite: false, isShown: false, isReported: false, failure: undefined });
       Object.assign(this, { root: parent?.root ?? this, depth: parent === undefined ? -1 : parent.depth + 1, duration: 0, notes: [], end: Promise.resolve(), plan, checks: 0 });
+      this.ending = new Promise((_, reject) => {
+        this.stop = reject;
+      });
+      this.ending.catch(() => {});
       Object.assign(this, { children: [], hooks: { before: [], after: [], beforeEach: [], afterEach: [] }, at: callerOf(), only: Boolean(only), hasOnly: false });
     }
     // Returns `true` if only other tests of the suite are marked with `only`.
     isFiltered() {
       return this.parent.hasOnly && !this.only && !this.hasOnly;
+    }
+    // Fails with an error that nothing caught, without waiting for the functions of the test or the suite.
+    fail(error) {
+      this.isAborted = true;
+      this.failure ??= failureOf(error);
+      this.stop(this.failure);
     }
     // Waits for a promise until no work is left.
     wait(promise) {
@@ -64,7 +81,7 @@
     }
     async runHooks(name, context) {
       const isOnce = name === 'before' || name === 'after';
-      for (const hook of isOnce ? this.hooks[name].splice(0) : this.hooks[name]) await this.wait(call(hook, context));
+      for (const hook of isOnce ? this.hooks[name].splice(0) : this.hooks[name]) await this.wait(call(hook.body, context, hook));
     }
     async attempt(action) {
       try {
@@ -90,7 +107,7 @@
       await this.attempt(async () => {
         await this.parent.runHooks('before', contextOf(this.parent));
         for (const item of above.toReversed()) await item.runHooks('beforeEach', context);
-        const work = [call(this.body, context, this)];
+        const work = [call(this.body, context, this), this.ending];
         if (this.timeout < 2 ** 31) {
           work.push(new Promise((_, reject) => {
             timer = setTimeout(() => reject(cancelled(`test timed out after ${this.timeout}ms`)), this.timeout);
@@ -100,8 +117,11 @@
         await this.wait(Promise.race(work));
       });
       clearTimeout(timer);
+      for (let end; this.failure === undefined && end !== this.end; ) {
+        end = this.end;
+        await this.attempt(() => Promise.race([end, this.ending]));
+      }
       if (this.failure !== undefined) for (const child of this.children) child.cancel(UNFINISHED);
-      for (let end; this.failure === undefined && end !== this.end; await end) end = this.end;
       this.controller?.abort();
       if (this.plan !== undefined && this.plan !== this.checks) this.failure ??= new TestFailure(`plan expected ${this.plan} assertions but received ${this.checks}`, 'code');
       for (const item of above) await this.attempt(() => item.runHooks('afterEach', context));
@@ -111,11 +131,17 @@
     async runSuite() {
       const context = contextOf(this);
       await this.attempt(async () => {
-        await this.wait(this.built);
+        await this.wait(Promise.race([this.built, this.ending]));
+        this.begun = performance.now();
         await this.parent.runHooks('before', contextOf(this.parent));
         await this.runHooks('before', context);
       });
-      for (const child of this.children) await (this.failure === undefined ? child.run() : child.cancel(UNFINISHED));
+      // Node reports no tests of a suite that an uncaught error ended before its first test.
+      if (this.isAborted) this.children = [];
+      for (const child of this.children) {
+        if (this.failure === undefined) await this.attempt(() => Promise.race([child.run(), this.ending]));
+        if (this.failure !== undefined) child.cancel(UNFINISHED);
+      }
       await this.attempt(() => this.runHooks('after', context));
     }
     cancel(reason) {
@@ -136,6 +162,8 @@
     report() {
       if (this.isReported) return;
       this.isReported = true;
+      this.root.entered.delete(this);
+      $.scope = this.parent;
       if (this.begun !== undefined) this.duration = Math.round((performance.now() - this.begun) * 1e6) / 1e6;
       let text = '';
       for (let item = this.parent; item !== this.root && !item.isShown; item = item.parent) {
@@ -153,27 +181,40 @@
 
   // The root of the running execution's tests.
   let root;
+  // Fails the test that caused an uncaught error. If it has ended, or the cause is a hook or no test, a note in the
+  // summary reports the error.
+  const listener = (event, error) => {
+    const { scope } = $;
+    const isOwn = scope?.root === root && scope !== root;
+    if (isOwn && scope instanceof Item && !scope.isReported) return scope.fail(error);
+    const name = `Test${scope instanceof Item ? '' : ' hook'} "${scope?.name}"`;
+    const source = isOwn ? `${name}${scope.at === undefined ? '' : ` at ${scope.at}`}` : 'A resource';
+    const effect = isOwn ? `and would have caused the test to fail, but instead triggered an ${event} event` : `which triggered an ${event} event, caught by the test runner`;
+    root.notes.push(`Error: ${source} generated asynchronous activity after the test ended. This activity created the error "${safeString(error)}" ${effect}.`);
+    process.exitCode = 1;
+  };
   const rootOf = () => {
     const execution = $.entered();
     if (root?.execution === execution) return root;
     const begun = performance.now();
-    const made = Object.assign(new Item(undefined, '<root>', { __proto__: null }), { execution, failed: [], counts: { tests: 0, suites: 0, pass: 0, fail: 0, cancelled: 0, skipped: 0, todo: 0, duration_ms: 0 } });
-    made.ending = new Promise((_, reject) => {
-      made.stop = () => reject(cancelled(PENDING));
-    });
-    made.ending.catch(() => {});
+    const made = Object.assign(new Item(undefined, '<root>', { __proto__: null }), { execution, entered: new Set(), failed: [], counts: { tests: 0, suites: 0, pass: 0, fail: 0, cancelled: 0, skipped: 0, todo: 0, duration_ms: 0 } });
     root = made;
+    // As in Node, an uncaught error of the script's synchronous code ends the script.
+    made.end = made.end.then(() => $.listenForTests(listener));
     process.once('beforeExit', async () => {
       if (root !== made) return;
       made.hasEnded = true;
-      made.stop();
+      made.stop(cancelled(PENDING));
       await made.end;
-      await made.attempt(() => Promise.all(made.hooks.after.map((hook) => call(hook, contextOf(made)))));
+      await made.attempt(() => Promise.all(made.hooks.after.map((hook) => call(hook.body, contextOf(made), hook))));
       if (made.failure !== undefined || made.counts.fail > 0 || made.counts.cancelled > 0 || made.children.some((child) => child.hasFailed())) process.exitCode = 1;
       made.counts.duration_ms = Math.round((performance.now() - begun) * 1e6) / 1e6;
-      writeOut(Object.keys(made.counts).map((name) => `ℹ ${name} ${made.counts[name]}\n`).join(''));
+      const summary = [...made.notes, ...Object.keys(made.counts).map((name) => `${name} ${made.counts[name]}`)];
+      writeOut(summary.map((line) => `ℹ ${line}\n`).join(''));
       const shown = made.failed.flatMap((item) => [...(item.at === undefined ? [] : [`test at ${item.at}`]), `${item.title()}\n  ${inspectWith(item.failure.reason, { breakLength: Infinity }).replaceAll('\n', '\n  ')}\n`]);
       if (shown.length > 0) writeOut(['\n✖ failing tests:\n', ...shown].join('\n'));
+      $.listenForTests(undefined);
+      $.scope = undefined;
       root = undefined;
     });
     return made;
@@ -190,13 +231,29 @@
     for (let above = parent; item.only && above !== undefined && (above.isSuite || above === above.root); above = above.parent) above.hasOnly = true;
     if (isSuite) {
       item.built = item.skip === undefined ? call(called, contextOf(item), item) : Promise.resolve();
-      item.built.catch(() => {});
+      const close = () => item.root.entered.delete(item);
+      item.built.then(close, close);
     }
     if (parent.isSuite) return undefined;
     parent.end = parent.end.then(() => item.run());
     return parent.end;
   };
-  const parentOf = () => (current?.root === rootOf() ? current : rootOf());
+  // Returns the test or suite whose function is on the stack. After an `await`, it is not in `current`.
+  const enteredItem = ({ entered }) => {
+    if (entered.size === 0) return undefined;
+    const { prepareStackTrace } = Error;
+    Error.prepareStackTrace = (error, sites) => sites.map((site) => site.getFunction());
+    const { stack } = new Error();
+    Error.prepareStackTrace = prepareStackTrace;
+    for (const running of stack) for (const item of entered) if (item.body === running) return item;
+    return undefined;
+  };
+  const parentOf = () => {
+    const top = rootOf();
+    if (current?.root === top) return current;
+    const { scope } = $;
+    return enteredItem(top) ?? (scope?.isSuite && top.entered.has(scope) ? scope : top);
+  };
   const adder = (isSuite, name) => {
     const made = (extra, own) => ({ [own]: (...args) => add(parentOf(), isSuite, args, extra) })[own];
     return Object.assign(made({}, name), { skip: made({ skip: true }, 'skip'), todo: made({ todo: true }, 'todo'), only: made({ only: true }, 'only') });
@@ -204,7 +261,8 @@
   const hook = (name, target) => ({
     [name](body) {
       if (typeof body !== 'function') throw $.functionError('fn', body);
-      target().hooks[name].push(body);
+      const item = target();
+      item.hooks[name].push({ name, body, root: item.root, at: callerOf() });
     },
   })[name];
   const HOOKS = ['before', 'after', 'beforeEach', 'afterEach'];
