@@ -261,6 +261,7 @@ impl<P: Platform> ExecutionCtx<P> {
         self.timeout = self.timeout.saturating_sub(self.extension).saturating_add(repeating);
         self.extension = Duration::ZERO;
         self.has_continued = true;
+        self.platform.on_continuation();
         if let Some(tools) = &mut self.tools {
             tools.start_unanswered(repeating);
         }

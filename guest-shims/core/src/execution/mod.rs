@@ -87,6 +87,9 @@ pub trait Platform: Sized {
 
     /// Called when an execution differs from the recording that it replays. The execution ends.
     fn on_difference(&self, _difference: &str) {}
+
+    /// Called when a resumed execution has repeated its earlier steps and continues.
+    fn on_continuation(&self) {}
 }
 
 /// The elapsed time and cancellation state of an execution.

@@ -158,6 +158,29 @@ fn session_with_workers_keeps_its_state_if_a_resumption_is_refused() {
 }
 
 #[test]
+fn session_with_workers_keeps_its_state_if_a_limit_stops_the_repeated_steps() {
+    let server = Server::start_on(tempfile::tempdir().unwrap(), "", &["--workers", "2"]);
+    server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();
+    let source = "for _ in range(300_000): pass\nx = tools.ask(q=1)";
+    let body = json!({ "source": source, "tools": [{ "name": "ask" }], "suspendable": true });
+    let waiting = server.post("/v1/sessions/s/execute", &body);
+    assert_eq!(waiting.status, 202, "{waiting:?}");
+    let bytes = suspend(&server, waiting.json()["execution"].as_str().unwrap());
+    in_session(&server, "s", "x = 'later'").ok();
+    let dir = server.kill();
+
+    let server = Server::start_on(dir, "[policy.limits]\nfuel = 100_000_000\n", &["--workers", "2"]);
+    let body = json!({
+        "session": "s", "suspended": { "base64": BASE64_STANDARD.encode(&bytes) },
+        "answers": [{ "id": 0, "value": "answer" }], "tools": [{ "name": "ask" }],
+    });
+    let headers = [("if-match", "*")];
+    let stopped = Answer::read(server.begin("POST", "/v1/executions/resume", &headers, &body.to_string()));
+    assert_eq!(stopped.ok()["outcome"]["kind"], "exhausted");
+    assert_eq!(in_session(&server, "s", "x").ok()["value"]["json"], "later");
+}
+
+#[test]
 fn long_context_of_a_session_can_be_suspended() {
     let server = Server::start_on(tempfile::tempdir().unwrap(), "", &["--workers", "2"]);
     server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();

@@ -172,6 +172,12 @@ impl Platform for EnginePlatform {
             suspension.differ(difference);
         }
     }
+
+    fn on_continuation(&self) {
+        if let Some(suspension) = &self.suspension {
+            suspension.set_continued();
+        }
+    }
 }
 
 /// A fuel budget shared by consecutive executions. The default is unlimited: only the limit of each execution applies.

@@ -365,9 +365,15 @@ impl<'a> PreparedRequest<'a> {
         let persists = script.persisted_bytes.is_some();
         let changes = changes(wasi.vfs(), roots.workspace(), runtime.language, persists);
         // A suspended execution commits nothing: it starts again when it is resumed, and must then find the same files
-        // in host directories. A repeated execution commits nothing either, because its first run committed the files.
-        let is_suspended = self.options.suspension.as_ref().is_some_and(|suspension| suspension.is_suspended());
-        let committed = if is_suspended || self.options.repeated.is_some() {
+        // in host directories. The same applies to a resumed execution that was stopped before it continued. A repeated
+        // execution commits nothing either, because its first run committed the files.
+        let is_resumed = self.options.replay.is_some();
+        let can_be_resumed = self
+            .options
+            .suspension
+            .as_ref()
+            .is_some_and(|suspension| suspension.is_suspended() || (is_resumed && !suspension.has_continued()));
+        let committed = if can_be_resumed || self.options.repeated.is_some() {
             CommitResult::default()
         } else {
             inner.workspace.commit(wasi.vfs_mut(), roots, ran.outcome.is_success(), own)

@@ -310,7 +310,8 @@ impl Attempt {
         let at = Timestamp::now();
         // A script stopped midway may leave a session that cannot continue, or that has not received all answers. Roll
         // the session back.
-        let is_rolled_back = is_short || running.session.ended().is_some();
+        let is_stopped = is_short || running.started.has_only_repeated();
+        let is_rolled_back = is_stopped || running.session.ended().is_some();
         let state = match is_rolled_back {
             true => self.state.next_generation(at),
             false => self.machine.save(&self.state, running.session, at).await?,

@@ -160,7 +160,14 @@ impl Executor for InMemory {
                         // Ignore the error: the session was closed in the meantime.
                         undo = Some(Box::new(move || drop(sessions.replace(&restored, current))));
                     }
-                    Ok((started, Box::new(move |executed| session.count_execution(executed))))
+                    let finish = move |executed: Result<Execution, ServiceError>, is_undone: bool| {
+                        if is_undone {
+                            let generation = sessions.find(&target.id).ok().map(|session| session.generation());
+                            return Ok(FinishedJob::local(executed?, generation));
+                        }
+                        session.count_execution(executed)
+                    };
+                    Ok((started, Box::new(finish)))
                 })?;
                 Ok::<_, ServiceError>(execution.in_memory(undo))
             };

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use glovebox::{
-    AdvanceError, BuildError, CancelToken, ExecuteError, Execution, IfExists, Policy, Request, Sandbox, SandboxBuilder,
-    Session, SessionKey, Stream, Suspended, SuspendedBytesError, Tool,
+    BuildError, CancelToken, Execution, IfExists, Policy, Request, Sandbox, SandboxBuilder, Session, SessionKey,
+    Stream, Suspended, SuspendedBytesError, Tool,
 };
 use glovebox_sessions::{
     ActiveSession, NewSession, PageRequest, Save, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions,
@@ -230,7 +230,7 @@ impl InProcessInner {
                 let wants_value = !fresh.script.without_value;
                 let request = stepped_request(&mut fresh.script, suspended.as_ref(), wants_value).cancel(cancel);
                 LocalExecution::start(request, on_output, key, |request| {
-                    Ok((sandbox.start(request)?, Box::new(|executed| Ok(FinishedJob::local(executed?, None)))))
+                    Ok((sandbox.start(request)?, Box::new(|executed, _| Ok(FinishedJob::local(executed?, None)))))
                 })
             }
             Work::InSession(target, mut script) => {
@@ -239,7 +239,8 @@ impl InProcessInner {
                     Some(suspended) => self.load_restored_session(&target, suspended)?,
                     None => self.load_session(&target, Some(cancel))?,
                 };
-                if suspended.is_some() && script.saves_restored {
+                let has_saved = suspended.is_some() && script.saves_restored;
+                if has_saved {
                     active.save()?;
                 }
                 let request = stepped_request(&mut script, suspended.as_ref(), false).cancel(cancel);
@@ -247,7 +248,14 @@ impl InProcessInner {
                 LocalExecution::start(request, on_output, key, |request| {
                     // If the execution cannot be started, the session keeps its stored state.
                     let started = active.start(request)?;
-                    Ok((started, Box::new(move |executed| local.save_session(&active, &target.id, executed))))
+                    let finish = move |executed: Result<Execution, ServiceError>, is_undone: bool| {
+                        if is_undone && !has_saved {
+                            // Dropping the unsaved session restores the stored state.
+                            return Ok(FinishedJob::local(executed?, local.generation(&target.id)));
+                        }
+                        local.save_session(&active, &target.id, executed)
+                    };
+                    Ok((started, Box::new(finish)))
                 })
             }
         }
@@ -259,13 +267,10 @@ impl InProcessInner {
         id: &SessionId,
         executed: Result<Execution, ServiceError>,
     ) -> Result<FinishedJob, ServiceError> {
-        let execution = executed.inspect_err(|error| {
+        let execution = executed.inspect_err(|_| {
             // The script may have run, for example if its files could not be written to a host directory. Ignore
-            // errors, because the result is already an error. A resumed script that differs from the suspended one
-            // ends before it continues, so the session keeps its stored state.
-            if !is_divergence(error) {
-                let _ = active.save();
-            }
+            // errors, because the result is already an error.
+            let _ = active.save();
         })?;
         Ok(FinishedJob::local(active.save_after(Ok(execution))?, self.generation(id)))
     }
@@ -405,11 +410,6 @@ impl InProcessInner {
         target.check(generation_of(&record))?;
         Ok(record)
     }
-}
-
-/// Returns `true` if a resumed script has ended because it differed from the suspended one.
-pub(super) fn is_divergence(error: &ServiceError) -> bool {
-    matches!(error, ServiceError::Advance(AdvanceError::Execute(error)) if matches!(**error, ExecuteError::Diverged { .. }))
 }
 
 fn generation_of(record: &SessionRecord) -> String {

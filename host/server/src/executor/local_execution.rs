@@ -12,18 +12,17 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
-use super::{
-    BoxFuture, ExecutorStep, FinishedJob, NOT_STARTED_SUSPENDABLE, SteppedExecution, in_process::is_divergence,
-};
+use super::{BoxFuture, ExecutorStep, FinishedJob, NOT_STARTED_SUSPENDABLE, SteppedExecution};
 use crate::{OnOutput, Service, ServiceError};
 
 /// Maximum size of the calls that a script makes between a step and its suspension, in bytes. The tenant reserves
 /// memory for the calls of the step, and 2 MiB for a journal of at most 1.5 MiB. The later calls fit in the rest.
 const MAX_LATE_CALLS_BYTES: usize = 256 << 10;
 
-/// A function that saves the session of an ended execution and converts the outcome. Must be called on a blocking
-/// thread.
-pub(super) type FinishFn = Box<dyn FnOnce(Result<Execution, ServiceError>) -> Result<FinishedJob, ServiceError> + Send>;
+/// A function that saves the session of an ended execution, unless the second argument is `true`, and converts the
+/// outcome. Must be called on a blocking thread.
+pub(super) type FinishFn =
+    Box<dyn FnOnce(Result<Execution, ServiceError>, bool) -> Result<FinishedJob, ServiceError> + Send>;
 
 /// A function that returns a session to its state before an execution was resumed in it. Must be called on a blocking
 /// thread.
@@ -45,6 +44,8 @@ pub(super) struct LocalExecution {
     undo: Mutex<Option<UndoFn>>,
     /// `true` once the resumption was refused. The session is then not saved.
     is_refused: AtomicBool,
+    /// `true` if the execution was resumed, and has ended before it had repeated its earlier steps.
+    has_only_repeated: AtomicBool,
     /// The size of the calls that the last step returned. The caller reserves memory for these calls.
     calls_bytes: AtomicUsize,
     ended: CancellationToken,
@@ -74,6 +75,7 @@ impl LocalExecution {
             is_in_memory: false,
             undo: Mutex::default(),
             is_refused: AtomicBool::default(),
+            has_only_repeated: AtomicBool::default(),
             calls_bytes: AtomicUsize::new(0),
             ended,
         })
@@ -120,7 +122,11 @@ impl SteppedExecution for LocalExecution {
             let started = self.started()?;
             // Without answers, a resumed script only repeats its earlier steps, and can still be refused.
             let has_answers = !answers.is_empty();
-            let step = Service::blocking(move || started.advance(answers, None)).await?;
+            let step = Service::blocking(move || {
+                let step = started.advance(answers, None);
+                (step, started.has_only_repeated())
+            });
+            let (step, has_only_repeated) = step.await?;
             let executed = match step.map_err(advance_error) {
                 Ok(Step::NeedsTools(calls)) => {
                     let calls_bytes: usize = calls.iter().map(ToolRequest::suspended_bytes).sum();
@@ -136,17 +142,14 @@ impl SteppedExecution for LocalExecution {
                 Ok(Step::Done(execution)) => Ok(execution),
                 Err(error) => Err(error),
             };
-            let is_refused = self.is_refused.load(Ordering::Relaxed);
-            self.end_resumption(is_refused || executed.as_ref().is_err_and(is_divergence)).await?;
+            self.has_only_repeated.store(has_only_repeated, Ordering::Relaxed);
+            let is_undone = has_only_repeated || self.is_refused.load(Ordering::Relaxed);
+            self.end_resumption(is_undone).await?;
             // Drop the handle first: the handle shares the execution, which would otherwise be copied.
             drop(self.started.lock().take());
             let finish = self.finish.lock().take();
             let (finish, span) = (finish.ok_or(ServiceError::Panicked)?, Span::current());
-            let finish = move || {
-                let executed = executed.map(Arc::unwrap_or_clone);
-                let unsaved = |execution| FinishedJob::local(execution, None);
-                span.in_scope(|| if is_refused { executed.map(unsaved) } else { finish(executed) })
-            };
+            let finish = move || span.in_scope(|| finish(executed.map(Arc::unwrap_or_clone), is_undone));
             let finished = Service::blocking(finish).await?;
             Ok(ExecutorStep::Done(Box::new(finished)))
         })
@@ -165,6 +168,10 @@ impl SteppedExecution for LocalExecution {
 
     fn refuse_resumption(&self) {
         self.is_refused.store(true, Ordering::Relaxed);
+    }
+
+    fn has_only_repeated(&self) -> bool {
+        self.has_only_repeated.load(Ordering::Relaxed)
     }
 
     fn suspend(&self, _: usize) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {

@@ -129,6 +129,12 @@ pub(crate) trait SteppedExecution: Send + Sync {
     /// resumption. Has no effect in a fleet, because an execution that waits there has not changed its session.
     fn refuse_resumption(&self) {}
 
+    /// Returns `true` if the execution was resumed, and has ended before it had repeated its earlier steps. Its session
+    /// then has the state from before the resumption, and the execution can be resumed again. Always `false` in a fleet.
+    fn has_only_repeated(&self) -> bool {
+        false
+    }
+
     /// Turns the execution into sealed bytes while it waits for answers
     /// ([`Script::is_suspendable`](crate::Script::is_suspendable)). The execution then ends, and
     /// [`advance`](Self::advance) returns a result with the outcome `cancelled`. The caller must reserve memory for

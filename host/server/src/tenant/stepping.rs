@@ -213,8 +213,10 @@ impl Tenant {
                 _turn: turn,
             };
             let mut advanced = stepping.started.advance(Vec::new()).await;
+            // A script that did not continue can be resumed again, so it stays stored.
             if let Some(claim) = claim
                 && advanced.is_ok()
+                && !stepping.started.has_only_repeated()
                 && let Err(error) = Service::blocking(move || claim.take()).await.flatten()
             {
                 stepping.output.set(None).await;

@@ -211,7 +211,11 @@ pub(super) struct RunReply {
 /// The state of a stepwise execution after a step.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum StepReply {
-    Done(Box<Result<RunReply, RelayedError>>),
+    Done {
+        result: Box<Result<RunReply, RelayedError>>,
+        /// `true` if the execution was resumed, and has ended before it had repeated its earlier steps.
+        has_only_repeated: bool,
+    },
     NeedsTools(Vec<ToolRequest>),
 }
 

@@ -403,10 +403,13 @@ impl WorkerSide {
         let step = started.run.advance(answers).await?;
         Ok(match step {
             ExecutorStep::NeedsTools { calls, .. } => StepReply::NeedsTools(calls),
-            ExecutorStep::Done(result) => StepReply::Done(Box::new(match *result {
-                Ok(finished) => Ok(self.retain_files(execution, started.wants_files, finished)),
-                Err(error) => Err(RelayedError::from(&error)),
-            })),
+            ExecutorStep::Done(result) => StepReply::Done {
+                result: Box::new(match *result {
+                    Ok(finished) => Ok(self.retain_files(execution, started.wants_files, finished)),
+                    Err(error) => Err(RelayedError::from(&error)),
+                }),
+                has_only_repeated: started.run.has_only_repeated(),
+            },
         })
     }
 }

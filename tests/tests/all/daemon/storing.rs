@@ -135,6 +135,30 @@ fn client_stores_an_execution_of_the_daemons_session() {
 }
 
 #[test]
+fn daemons_session_keeps_its_state_if_a_limit_stops_the_repeated_steps() {
+    let daemon = TestDaemon::new();
+    daemon.open("s");
+    let source = "for _ in range(300_000): pass\nx = tools.ask(q=1)";
+    let body = json!({"source": source, "tools": [{"name": "ask"}], "suspendable": true});
+    let waiting = daemon.post("/v1/sessions/s/execute", &body);
+    let execution = waiting.json()["execution"].as_str().unwrap().to_owned();
+    let suspended = daemon.ask("POST", &format!("/v1/executions/{execution}/suspend"), &[], b"");
+    assert_eq!(suspended.status, 200, "{suspended:?}");
+    let small = json!({"id": "small", "language": "python", "policy": {"limits": {"fuel": 100_000_000}}});
+    daemon.post("/v1/sessions", &small).ok();
+    daemon.prints("small", "x = 'later'");
+    let etag = || daemon.get("/v1/sessions/small").header("etag").unwrap().to_owned();
+    let before = etag();
+    let mut body = answers(0, "answer");
+    (body["session"], body["suspended"], body["tools"]) =
+        ("small".into(), json!({ "base64": BASE64_STANDARD.encode(&suspended.body) }), json!([{"name": "ask"}]));
+    let stopped = ask(&daemon, "/v1/executions/resume", &[("if-match", &before)], &body);
+    assert_eq!(stopped.ok()["outcome"]["kind"], "exhausted", "{stopped:?}");
+    assert_eq!((stopped.header("etag"), etag()), (Some(&*before), before.clone()));
+    assert_eq!(daemon.prints("small", "print(x)"), "later\n");
+}
+
+#[test]
 fn state_of_the_daemons_session_counts_before_its_execution_is_suspended() {
     let daemon = TestDaemon::with(http(|http| http.body_bytes = 1 << 20));
     daemon.open("s");

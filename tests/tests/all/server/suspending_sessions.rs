@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::SessionKey;
+use glovebox_server::TenantConfig;
 use serde_json::{Value, json};
 
 use super::support::{Answer, Server, Setup};
@@ -144,6 +145,41 @@ fn session_keeps_its_state_if_a_resumption_is_refused() {
     assert_eq!(execute(&server, "s", "x")["value"]["json"], "later");
     resume(&server, "s", &bytes, &json!([{"id": 0, "value": "answer"}])).ok();
     assert_eq!(execute(&server, "s", "x")["value"]["json"], "answer");
+}
+
+#[test]
+fn session_keeps_its_state_if_a_limit_stops_the_repeated_steps() {
+    let source = "for _ in range(300_000): pass\nx = tools.ask(q=1)";
+    let server = Server::start(setup());
+    open(&server, "s", "python");
+    let bytes = suspend(&server, &start(&server, "s", source));
+    let body = json!({"source": source, "tools": [{"name": "ask"}], "suspend": true});
+    let stored = server.post("/v1/sessions/s/execute", &body);
+    assert_eq!(stored.status, 202, "{stored:?}");
+    let path = format!("/v1/suspended/{}", stored.json()["id"].as_str().unwrap());
+    execute(&server, "s", "x = 'later'");
+    let dir = server.stop(Duration::from_secs(5));
+
+    let answers = json!([{"id": 0, "value": "answer"}]);
+    let answered = json!({ "answers": answers }).to_string();
+    let resume_stored = |server: &Server| server.ask("POST", &path, &[("if-match", "*")], answered.as_bytes());
+    let change = |tenant: &mut TenantConfig| tenant.policy.limits.fuel = 100_000_000;
+    let server = Server::start(Setup { dir: Some(dir), tenant: Some(Box::new(change)), ..setup() });
+    let before = etag(&server, "s");
+    for stopped in [resume(&server, "s", &bytes, &answers), resume_stored(&server)] {
+        assert_eq!(stopped.ok()["outcome"]["kind"], "exhausted", "{stopped:?}");
+        assert_eq!(stopped.header("etag"), Some(&*before));
+    }
+    assert_eq!(etag(&server, "s"), before);
+    assert_eq!(execute(&server, "s", "x")["value"]["json"], "later");
+    let dir = server.stop(Duration::from_secs(5));
+
+    // Both executions can still be resumed.
+    let server = Server::start(Setup { dir: Some(dir), ..setup() });
+    for resumed in [resume(&server, "s", &bytes, &answers), resume_stored(&server)] {
+        assert_eq!(resumed.ok()["outcome"]["kind"], "completed", "{resumed:?}");
+        assert_eq!(execute(&server, "s", "x")["value"]["json"], "answer");
+    }
 }
 
 #[test]

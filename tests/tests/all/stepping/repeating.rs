@@ -212,6 +212,28 @@ fn fuel_limit_includes_the_fuel_before_a_suspension() {
     }
 }
 
+#[test]
+fn execution_that_ends_while_it_repeats_its_steps_commits_no_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = |fuel: u64| {
+        stepped(Language::Python, &[], |policy| {
+            policy.workspace = Some(dir.path().to_owned());
+            policy.limits.fuel = fuel;
+        })
+    };
+    let source = "open('f', 'x').close()\nfor _ in range(300_000): pass\nprint(tools.ask(q=1))";
+    let started = sandbox(10_000_000_000).start(request(source)).unwrap();
+    let calls = needs(&started, Vec::new());
+    let suspended = through_bytes(&started);
+    let stopped = resume(&sandbox(100_000_000), &suspended);
+    assert_eq!(short(&done(&stopped, Vec::new()).outcome), "exhausted fuel");
+    assert!(stopped.has_only_repeated() && !dir.path().join("f").exists());
+    let resumed = resume(&sandbox(10_000_000_000), &suspended);
+    assert_eq!(needs(&resumed, Vec::new()), calls);
+    assert_eq!(text(&done(&resumed, vec![answer(&calls[0], 2)])), "2\n");
+    assert!(!resumed.has_only_repeated() && dir.path().join("f").exists());
+}
+
 /// The bytes of a suspended execution set no limit: the sandbox that resumes it does.
 #[test]
 fn resumed_execution_has_the_journal_limit_of_its_own_sandbox() {

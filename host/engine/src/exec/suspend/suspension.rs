@@ -43,6 +43,8 @@ struct SuspensionState {
     /// `true` while the execution's thread prepares the result.
     is_in_progress: bool,
     is_suspended: bool,
+    /// `true` once a resumed execution has repeated its earlier steps.
+    has_continued: bool,
     has_ended: bool,
     /// The first difference from the recording that the execution repeats.
     difference: Option<String>,
@@ -108,6 +110,15 @@ impl Suspension {
     /// Takes the state of the session before the execution. Returns `None` outside sessions.
     pub(in crate::exec) fn take_before(&self) -> Option<StateBefore> {
         self.state().before.take()
+    }
+
+    pub(in crate::exec) fn set_continued(&self) {
+        self.state().has_continued = true;
+    }
+
+    /// Returns `true` once a resumed execution has repeated its earlier steps and continues.
+    pub(in crate::exec) fn has_continued(&self) -> bool {
+        self.state().has_continued
     }
 
     pub(in crate::exec) fn differ(&self, difference: &str) {
@@ -237,6 +248,16 @@ impl Started {
             Arc::make_mut(&mut request).context = None;
         }
         Ok(Suspended::new(sandbox, request, before, recording))
+    }
+
+    /// Returns `true` if the execution was resumed, and has ended before it had repeated its earlier steps. The script
+    /// has then differed from the suspended one, or a limit or a cancellation has stopped it. It has committed no files,
+    /// and can be resumed again.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn has_only_repeated(&self) -> bool {
+        let Some(SuspensionParts { suspension, replay, .. }) = &self.suspendable else { return false };
+        replay.is_some() && self.has_ended() && !suspension.has_continued()
     }
 
     /// Returns the size in bytes of the serialized state of the session before the execution, which a suspended

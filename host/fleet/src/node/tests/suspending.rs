@@ -66,6 +66,30 @@ async fn waiting_execution_occupies_no_node_and_resumes_on_another() {
 }
 
 #[tokio::test]
+async fn session_keeps_its_state_if_a_limit_stops_the_repeated_steps() {
+    let store = "memory://suspending-stopped";
+    let service = Service::start();
+    let node = |fuel: u64| {
+        machine(store, |config| {
+            config.callbacks = Some(service.callbacks());
+            config.policy.limits.fuel = fuel;
+        })
+    };
+    let one = node(10_000_000_000);
+    let state = opened(&one).await;
+    let source = "for (let i = 0; i < 300_000; i++); globalThis.n = await tools.pay({euros: 20}); console.log(n)";
+    let (done, _) = run(&one, &state, Arc::new(asking(&service, source)), Vec::new()).await.unwrap();
+    let (later, _) = run(&one, &done.state, request("globalThis.n = 'later'"), Vec::new()).await.unwrap();
+    let resumption = resuming(&service, waiting(&done), vec![paid(0)]);
+    let (stopped, _) = run(&node(50_000_000), &later.state, Arc::clone(&resumption), Vec::new()).await.unwrap();
+    let execution: Value = serde_json::from_str(stopped.executed.execution.get()).unwrap();
+    assert_eq!(execution["outcome"]["kind"], "exhausted", "{execution}");
+    assert!(stopped.executed.is_rolled_back && stopped.state.blob == later.state.blob);
+    let (resumed, _) = run(&one, &stopped.state, resumption, Vec::new()).await.unwrap();
+    assert_eq!(printed(&resumed), "paid");
+}
+
+#[tokio::test]
 async fn takeover_of_a_resumed_execution_repeats_no_call() {
     let store = "memory://suspending-takeover";
     let service = Service::start();

@@ -267,6 +267,7 @@ impl Executor for WorkerProcesses {
                 cancel,
                 script: Mutex::new(Some((call, bytes))),
                 is_refused: AtomicBool::default(),
+                has_only_repeated: AtomicBool::default(),
                 live,
             });
             Ok(started)
@@ -370,6 +371,8 @@ struct WorkerExecution {
     /// `true` once the resumption was refused. The next step passes it to the worker, before the worker saves the
     /// session.
     is_refused: AtomicBool,
+    /// `true` if the execution was resumed, and has ended before it had repeated its earlier steps.
+    has_only_repeated: AtomicBool,
     /// Cancelled when the execution has ended, if it has waited for answers.
     ended: CancellationToken,
     runtime: Handle,
@@ -428,7 +431,8 @@ impl SteppedExecution for WorkerExecution {
             })?;
             Ok(match step {
                 StepReply::NeedsTools(calls) => ExecutorStep::NeedsTools { calls, reply_room: room },
-                StepReply::Done(result) => {
+                StepReply::Done { result, has_only_repeated } => {
+                    self.has_only_repeated.store(has_only_repeated, Ordering::Relaxed);
                     let there = self.wants_files.then(|| self.files());
                     let result = result.map(|reply| FinishedJob { reply_room: room, ..finished(reply, there) });
                     let result = result.map_err(ServiceError::from);
@@ -440,6 +444,10 @@ impl SteppedExecution for WorkerExecution {
 
     fn refuse_resumption(&self) {
         self.is_refused.store(true, Ordering::Relaxed);
+    }
+
+    fn has_only_repeated(&self) -> bool {
+        self.has_only_repeated.load(Ordering::Relaxed)
     }
 
     fn suspend(&self, max_bytes: usize) -> BoxFuture<'_, Result<Vec<u8>, ServiceError>> {

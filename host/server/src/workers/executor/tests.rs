@@ -85,6 +85,7 @@ fn execution(live: Arc<LiveWorker>, reply_budget: Option<ReplyBudget>) -> Worker
         cancel: CancelToken::new(),
         script: Mutex::default(),
         is_refused: AtomicBool::default(),
+        has_only_repeated: AtomicBool::default(),
         ended: CancellationToken::new(),
         runtime: Handle::current(),
         _hook: CancelToken::new().on_cancel(|| {}),
