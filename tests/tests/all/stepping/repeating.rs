@@ -7,8 +7,8 @@ use std::{
 };
 
 use glovebox::{
-    AdvanceError, ExecuteError, Language, Outcome, Policy, Request, ResumeOptions, Sandbox, Step, Tool, ToolAnswer,
-    ToolPolicy,
+    AdvanceError, ExecuteError, HibernateOptions, Language, Outcome, Policy, Request, ResumeOptions, Sandbox, Step,
+    Tool, ToolAnswer, ToolPolicy,
 };
 use glovebox_tests::{fixed, lone_engine, short};
 use serde_json::json;
@@ -302,6 +302,22 @@ fn state_before_an_execution_counts_as_session_bytes() {
         "the state does not fit: {error}"
     );
     assert_eq!(session.execute("held.length").unwrap().value.unwrap().repr, HELD.to_string(), "usable after");
+}
+
+/// The generators are reseeded in the first execution after the session was restored.
+#[test]
+fn first_execution_of_a_session_with_many_generators_can_be_suspended() {
+    let sandbox = stepped(Language::Python, &[], |_| {});
+    let session = sandbox.session().unwrap();
+    let created = session.execute("import random\nx = [random.Random() for _ in range(1_000)]").unwrap();
+    assert!(created.is_success(), "{:?}", created.outcome);
+    let bytes = session.hibernate(&HibernateOptions::default()).unwrap();
+    let session = sandbox.resume(&bytes, ResumeOptions::default()).unwrap();
+    let started = session.start(request("tools.ask(q=1)\nprint(len({one.random() for one in x}))")).unwrap();
+    let calls = needs(&started, Vec::new());
+    let (_session, resumed) = resume_in_session(&sandbox, &started.suspend().unwrap());
+    assert_eq!(needs(&resumed, Vec::new()), calls);
+    assert_eq!(text(&done(&resumed, vec![reply(&calls[0])])), "1000\n");
 }
 
 #[test]
