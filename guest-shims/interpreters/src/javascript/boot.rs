@@ -11,7 +11,7 @@ use super::{
     library::{FILES, compiled},
     state::{Addresses, BootedGuest},
     structures::{fault, limit_stack},
-    wipe::{fill_holes, wipe_free_memory},
+    wipe::{fill_arenas, fill_holes, wipe_free_memory},
 };
 use crate::{Anchors, DriverError, Machine, Value};
 
@@ -219,6 +219,9 @@ pub(super) fn settle(
     let segments = [first_chunk, stack_top.saturating_add(CHUNK_ALIGNMENT)];
     for first in segments {
         fill_holes(&mut booted.guest, first)?;
+    }
+    if build.has_arenas {
+        fill_arenas(&mut booted.guest, segments)?;
     }
     for first in segments {
         wipe_free_memory(&mut booted.guest, first)?;

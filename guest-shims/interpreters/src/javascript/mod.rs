@@ -204,6 +204,8 @@ struct Build {
     rejection_tracker: u32,
     /// `true` if the engine calls the boot scripts to find the names of callees for error messages.
     names_callees: bool,
+    /// `true` if the engine has its own allocator for small blocks.
+    has_arenas: bool,
 }
 
 /// The build `qjs-wasi-reactor.wasm` of QuickJS-NG 0.17.0.
@@ -213,6 +215,7 @@ static REACTOR_0_17: Build = Build {
     module_loader: &[70, 71],
     rejection_tracker: 72,
     names_callees: true,
+    has_arenas: true,
 };
 
 /// The build `qjs-wasi.wasm` of QuickJS-NG 0.11.0.
@@ -222,4 +225,5 @@ static COMMAND_0_11: Build = Build {
     module_loader: &[2],
     rejection_tracker: 3,
     names_callees: false,
+    has_arenas: false,
 };

@@ -2,7 +2,8 @@
 //!
 //! Free memory contains remains of sources and compiled code, and an image stores every page that is not zero. There
 //! are also holes between live chunks. Scripts would fill the holes one by one, so an execution would write to pages
-//! all over the image.
+//! all over the image. QuickJS-NG 0.17 divides larger blocks, the arenas, into slots for small objects, and the arenas
+//! have such holes too.
 //!
 //! The builds use wasi-libc's dlmalloc. Each chunk is preceded by its size and two bits. One bit is set if the previous
 //! chunk is in use, the other if the chunk itself is in use. A free chunk starts with links and repeats its size at the
@@ -17,7 +18,7 @@
 //! and then restores it.
 
 use super::{guest::Guest, state::BootedGuest, structures::fault};
-use crate::DriverError;
+use crate::{DriverError, Value};
 
 // The flags in the low bits of a chunk's size field.
 const PREVIOUS_IN_USE: u32 = 1;
@@ -33,6 +34,12 @@ const LINKS_BYTES: u32 = 24;
 const MAX_FOOT_BYTES: u32 = 128;
 /// Maximum size of a hole. A larger free chunk is free space.
 const MAX_HOLE_BYTES: u32 = 16 << 10;
+/// The slots of an arena have one size, a multiple of this.
+const SLOT_STEP_BYTES: u32 = 8;
+/// The largest size of a slot, in steps.
+const MAX_SLOT_STEPS: u32 = 63;
+/// Maximum number of free slots of one size.
+const MAX_FREE_SLOTS: u32 = 1 << 16;
 
 struct FreeRange {
     at: u32,
@@ -82,6 +89,25 @@ pub(super) fn fill_holes(guest: &mut Guest<'_>, first: u32) -> Result<(), Driver
     holes.sort_unstable_by(|one, other| other.cmp(one));
     for size in holes {
         guest.allocate(size.saturating_sub(OVERHEAD_BYTES))?;
+    }
+    Ok(())
+}
+
+/// Allocates the free slots in the engine's arenas. Each size also receives one slot of a new arena, in the free memory
+/// of one of the segments that start at `firsts`.
+pub(super) fn fill_arenas(guest: &mut Guest<'_>, firsts: [u32; 2]) -> Result<(), DriverError> {
+    let free: Vec<_> = firsts.into_iter().flat_map(|first| free_chunks(guest, first)).collect();
+    for size in (1..=MAX_SLOT_STEPS).map(|steps| steps * SLOT_STEP_BYTES) {
+        let mut slots = 0..MAX_FREE_SLOTS;
+        loop {
+            let at = guest.call_word("js_malloc_rt", &[guest.runtime, size].map(Value::I32))?;
+            if free.iter().any(|chunk| at > chunk.at && at - chunk.at < chunk.size) {
+                break;
+            }
+            if at == 0 || slots.next().is_none() {
+                return Err(fault(format!("it has too many free slots of {size} bytes")));
+            }
+        }
     }
     Ok(())
 }
