@@ -156,6 +156,11 @@ pub(super) fn block_on(poll: impl FnMut(&mut Context<'_>) -> Poll<()>) {
     run(poll, true);
 }
 
+/// Returns `true` if an operation of the instance is open.
+pub(super) fn has_operations() -> bool {
+    OPERATIONS.with_borrow(|all| !all.is_empty())
+}
+
 /// Continues `poll` and all operations whose completion has arrived, without waiting.
 pub(super) fn poll_once(poll: impl FnMut(&mut Context<'_>)) {
     let mut poll = poll;

@@ -59,11 +59,13 @@ impl Clocks for HostClocks {
     }
 }
 
-/// Lets the host run other calls, and serves the execution's observers.
+/// Lets the host run other calls, serves the execution's observers, and delivers the answers of tools to a guest that
+/// polls for them.
 pub(crate) fn pause(live: Option<&Live>) {
     wit_bindgen::yield_blocking();
-    if let Some(live) = live.filter(|live| live.task_count() > 0) {
-        blocking::poll_once(|cx| live.serve(cx));
+    let live = live.filter(|live| live.task_count() > 0);
+    if live.is_some() || blocking::has_operations() {
+        blocking::poll_once(|cx| live.into_iter().for_each(|live| live.serve(cx)));
     }
 }
 
