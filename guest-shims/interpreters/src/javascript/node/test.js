@@ -5,7 +5,7 @@
   const { inspectWith, writeOut } = $;
   const { framesOf, safeString } = $.text;
   const { assert, process } = $.node;
-  const { clearTimeout, performance, setTimeout } = $.builtins;
+  const { clearTimeout, performance, setImmediate, setTimeout } = $.builtins;
 
   // The result of a test that failed. `kind` is `code`, `cancelled`, or `subtests`, whose tests are not listed as failed.
   class TestFailure extends Error {
@@ -97,7 +97,12 @@
       if (this.skip === undefined) await (this.isSuite ? this.runSuite() : this.runTest());
       const failed = this.children.filter((child) => child.hasFailed()).length;
       if (failed > 0) this.failure ??= new TestFailure(`${failed} subtests failed`, 'subtests');
-      return this.report();
+      this.report();
+      // Rejections without a handler are reported when no microtask is left. The next test must not start before that,
+      // because it would fail with the errors of this test.
+      if (!this.root.hasEnded) await new Promise((resolve) => setImmediate(resolve));
+      $.scope = this.parent;
+      return undefined;
     }
     async runTest() {
       const context = contextOf(this);
@@ -163,7 +168,6 @@
       if (this.isReported) return;
       this.isReported = true;
       this.root.entered.delete(this);
-      $.scope = this.parent;
       if (this.begun !== undefined) this.duration = Math.round((performance.now() - this.begun) * 1e6) / 1e6;
       let text = '';
       for (let item = this.parent; item !== this.root && !item.isShown; item = item.parent) {
