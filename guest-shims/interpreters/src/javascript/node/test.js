@@ -245,10 +245,12 @@
   // Returns the test or suite whose function is on the stack. After an `await`, it is not in `current`.
   const enteredItem = ({ entered }) => {
     if (entered.size === 0) return undefined;
-    const { prepareStackTrace } = Error;
+    const { prepareStackTrace, stackTraceLimit } = Error;
     Error.prepareStackTrace = (error, sites) => sites.map((site) => site.getFunction());
+    // The interpreter's maximum.
+    Error.stackTraceLimit = 64;
     const { stack } = new Error();
-    Error.prepareStackTrace = prepareStackTrace;
+    Object.assign(Error, { prepareStackTrace, stackTraceLimit });
     for (const running of stack) for (const item of entered) if (item.body === running) return item;
     return undefined;
   };
