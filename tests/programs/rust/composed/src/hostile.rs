@@ -51,8 +51,8 @@ async fn timeout() -> Result<String, SandboxError> {
     Ok(format!("{}; {}", text(&execution), counts().await?))
 }
 
-/// Runs a script that a tool waits for, as a tool would that calls the sandbox itself. The second script begins after the
-/// tool's timeout has let the first one end.
+/// Runs a second script for which the tool of the first script waits, like a tool that runs scripts. The second script
+/// begins when the tool's timeout has ended the first one.
 async fn nested() -> Result<String, SandboxError> {
     let source = "
         console.log('begun')

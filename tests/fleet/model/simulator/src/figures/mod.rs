@@ -153,8 +153,8 @@ fn day(run: &mut Run, config: Config) -> Value {
     json!({ "sessions": config.sessions, "nodes": config.nodes, "hours": hours })
 }
 
-/// Computes the hourly cost of a session at the assumed prices, for each persistence policy, both with all nodes and with the fewest nodes that can serve the
-/// busiest hour after losing a zone.
+/// Computes the hourly cost of a session at the assumed prices, for each persistence policy, both with all nodes and
+/// with the fewest nodes that can serve the busiest hour after losing a zone.
 fn costs(figures: &Map<String, Value>, inputs: &Inputs) -> Value {
     let price = &inputs.price;
     let node_hour = price.core_hour * f64::from(inputs.node.cores) + price.gb_hour * inputs.node.memory_bytes / 1e9;
