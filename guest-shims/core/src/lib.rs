@@ -29,6 +29,7 @@
 
 mod call;
 pub mod contract;
+mod deserialize;
 mod display;
 mod execution;
 pub mod files;
@@ -40,7 +41,6 @@ mod host;
 pub mod journal;
 mod json;
 mod library;
-mod limited;
 mod limits;
 mod memory;
 mod outcome;
@@ -50,6 +50,7 @@ mod soft_stop;
 pub mod tools;
 
 pub use call::{CallEnd, CallResult, GuestState, Refusal, Usage};
+pub use deserialize::{at_most, bytes_from_json, entries_at_most};
 pub use display::{Display, Displays, Form, decode_display, is_display, is_text};
 pub use execution::{ExecutionCtx, Moment, Platform, WakeReason};
 pub use glovebox_interpreters::{RaisedOutcome, SCRATCH, WORKSPACE};
@@ -59,7 +60,6 @@ pub use guest::{
 pub use host::{CallHost, GuestHost, LinearMemory, Watch};
 pub use json::{GuestValue, check_json, from_milliseconds, milliseconds};
 pub use library::{LIBRARY_PATH, Library, LibraryFiles, LibraryMount, PACKAGES_PATH, StandardFiles};
-pub use limited::{at_most, entries_at_most};
 pub use limits::{Language, LimitError, Limits, RequestError, UnknownLanguage, check_request};
 pub use memory::{MemoryLimit, MemoryLimiter};
 pub use outcome::{Metadata, Metering, Outcome, Output, Resource, TrapKind, changes, clipped, name_limit};

@@ -1,14 +1,11 @@
 //! Request bodies in JSON, in the form that `glovebox serve` accepts.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use glovebox_core::{Language, at_most, check_json, contract::too_costly_patterns, entries_at_most};
+use glovebox_core::{Language, at_most, bytes_from_json, check_json, contract::too_costly_patterns, entries_at_most};
 use glovebox_guest::{InputFile, Request, Runtime, SourceKind};
-use serde::{
-    Deserialize, Deserializer,
-    de::{DeserializeOwned, Error, MapAccess, Visitor},
-};
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, value::RawValue};
 
 use crate::http::Problem;
@@ -230,38 +227,8 @@ fn policy_of(raw: &RawValue) -> Result<Map<String, Value>, Problem> {
 }
 
 /// Bytes in JSON: a string for UTF-8 text, or `{"base64": …}` for any bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Bytes(Vec<u8>);
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(BytesVisitor)
-    }
-}
-
-/// A visitor that accepts both forms without buffering them.
-struct BytesVisitor;
-
-impl<'de> Visitor<'de> for BytesVisitor {
-    type Value = Bytes;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("bytes, as a string or as an object `{\"base64\": \"…\"}`")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Bytes, E> {
-        Ok(Bytes(text.as_bytes().to_vec()))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Bytes, A::Error> {
-        let wrong = || A::Error::custom("bytes must be a string, or an object with `base64` as its only key");
-        let (name, text) = map.next_entry::<String, String>()?.ok_or_else(wrong)?;
-        if name != "base64" || map.next_key::<String>()?.is_some() {
-            return Err(wrong());
-        }
-        BASE64_STANDARD.decode(text).map(Bytes).map_err(A::Error::custom)
-    }
-}
+#[derive(Debug, Deserialize)]
+struct Bytes(#[serde(deserialize_with = "bytes_from_json")] Vec<u8>);
 
 #[cfg(test)]
 mod tests {

@@ -1,12 +1,7 @@
 //! Cost limits for untrusted JSON, and bytes in JSON.
 
-use std::fmt;
-
-use base64::{Engine as _, prelude::BASE64_STANDARD};
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{Error, MapAccess, Visitor},
-};
+use glovebox_core::bytes_from_json;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub(crate) use glovebox::internal::json_len;
@@ -108,9 +103,9 @@ pub(crate) fn wide_integer(text: &str) -> Option<&str> {
 }
 
 /// Bytes in JSON: a string, which is encoded as UTF-8, or `{"base64": …}` for arbitrary bytes.
-#[derive(Clone, Debug, Default, ToSchema)]
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[schema(value_type = BytesForm)]
-pub(crate) struct Bytes(pub(crate) Vec<u8>);
+pub(crate) struct Bytes(#[serde(deserialize_with = "bytes_from_json")] pub(crate) Vec<u8>);
 
 /// Bytes in JSON.
 #[derive(Serialize, ToSchema)]
@@ -124,66 +119,6 @@ pub(crate) enum BytesForm {
         /// Base64 with padding.
         base64: String,
     },
-}
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(BytesVisitor)
-    }
-}
-
-/// A visitor that accepts both forms of [`Bytes`] without buffering the value.
-struct BytesVisitor;
-
-impl<'de> Visitor<'de> for BytesVisitor {
-    type Value = Bytes;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("bytes, as a string or as an object `{\"base64\": \"…\"}`")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Bytes, E> {
-        Ok(Bytes(text.as_bytes().to_vec()))
-    }
-
-    fn visit_string<E: Error>(self, text: String) -> Result<Bytes, E> {
-        Ok(Bytes(text.into_bytes()))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Bytes, A::Error> {
-        let wrong = || A::Error::custom("bytes must be a string, or an object with `base64` as its only key");
-        if map.next_key::<String>()?.as_deref() != Some("base64") {
-            return Err(wrong());
-        }
-        let Base64(bytes) = map.next_value()?;
-        if map.next_key::<String>()?.is_some() {
-            return Err(wrong());
-        }
-        Ok(Bytes(bytes))
-    }
-}
-
-/// Bytes in base64, which are decoded without a copy of the text.
-struct Base64(Vec<u8>);
-
-impl<'de> Deserialize<'de> for Base64 {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Base64Visitor)
-    }
-}
-
-struct Base64Visitor;
-
-impl Visitor<'_> for Base64Visitor {
-    type Value = Base64;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string in base64")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Base64, E> {
-        BASE64_STANDARD.decode(text).map(Base64).map_err(E::custom)
-    }
 }
 
 #[cfg(test)]
