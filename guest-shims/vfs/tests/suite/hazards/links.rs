@@ -1,6 +1,6 @@
 use glovebox_vfs::{Access, Follow, VfsError, VfsLimits};
 
-use crate::{fresh, touch, with_limits};
+use super::{fresh, touch, with_limits};
 
 #[test]
 fn hard_links_share_the_content_and_are_counted() {

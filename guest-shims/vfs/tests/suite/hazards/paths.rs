@@ -1,6 +1,6 @@
 use glovebox_vfs::{Access, FileKind, Follow, OpenOptions, VfsError, VfsLimits};
 
-use crate::{CREATE, fresh, touch, with_limits};
+use super::{CREATE, fresh, touch, with_limits};
 
 #[test]
 fn no_spelling_of_a_path_leaves_the_directory() {

@@ -5,11 +5,8 @@ use glovebox_vfs::{
     encoding::{DecodeError, Encoder},
 };
 
-use crate::{
-    saved::refused,
-    support::{FakeHost, HostNode},
-    touch, with_limits,
-};
+use super::{saved::refused, touch, with_limits};
+use crate::support::{FakeHost, HostNode};
 
 fn mounted(host: &Arc<FakeHost>, access: Access, limits: VfsLimits) -> (Vfs, RootId, InodeId) {
     let mut vfs = Vfs::new(limits);

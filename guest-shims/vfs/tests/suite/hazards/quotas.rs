@@ -1,6 +1,6 @@
 use glovebox_vfs::{Access, Follow, Vfs, VfsError, VfsLimits};
 
-use crate::{fresh, touch, with_limits};
+use super::{fresh, touch, with_limits};
 
 /// Returns limits that leave exactly `data` bytes for one file's content.
 fn room_for_data(data: u64) -> VfsLimits {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use glovebox_vfs::{Access, Follow, InodeId, OpenOptions, RootId, Vfs, VfsError, VfsLimits};
 use proptest::prelude::*;
 
-use crate::{
+use super::{
     forged::{check, read_all},
     reference::{NodeKind, PathEnd, Reference},
     runner,
-    support::{FakeHost, HostNode},
 };
+use crate::support::{FakeHost, HostNode};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Op {

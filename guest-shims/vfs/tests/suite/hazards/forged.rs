@@ -5,9 +5,9 @@ use std::sync::Arc;
 use glovebox_vfs::encoding::Encoder;
 use glovebox_vfs::{Access, CommitStep, RestoreError, Vfs, VfsLimits};
 
-use crate::saved::{mounted, none, refused};
+use super::saved::{mounted, none, refused};
+use super::{fresh, with_limits};
 use crate::support::FakeHost;
-use crate::{fresh, with_limits};
 
 const PRIVATE: u8 = 0;
 const MOUNTED: u8 = 1;

@@ -1,7 +1,5 @@
 //! A fake host directory, and random seeds that the tests print.
 
-#![allow(dead_code, reason = "each test binary uses only some of these functions")]
-
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;

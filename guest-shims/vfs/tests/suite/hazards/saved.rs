@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use glovebox_vfs::{Access, InodeId, OpenOptions, RestoreError, RootId, Vfs, VfsError, VfsLimits};
 
+use super::{CREATE, fresh, touch, with_limits};
 use crate::support::{FakeHost, HostNode};
-use crate::{CREATE, fresh, touch, with_limits};
 
 pub(crate) fn none() -> BTreeSet<InodeId> {
     BTreeSet::new()

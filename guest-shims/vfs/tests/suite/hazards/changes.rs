@@ -2,11 +2,8 @@ use std::sync::Arc;
 
 use glovebox_vfs::{Access, Changes, CommitStep, FileKind, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
 
-use crate::{
-    fresh,
-    support::{FakeHost, HostNode},
-    touch,
-};
+use super::{fresh, touch};
+use crate::support::{FakeHost, HostNode};
 
 #[track_caller]
 fn expect(vfs: &Vfs, root: RootId, created: &[&str], modified: &[&str], deleted: &[&str]) {

@@ -1,28 +1,17 @@
 //! Compares the file system with a simple model: a map of paths.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    clippy::cast_possible_truncation,
-    reason = "a failed expectation should fail the test"
-)]
-
-#[path = "../support/mod.rs"]
-mod support;
-
 mod forged;
 mod operations;
 mod reference;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+use crate::support::seed;
+
 /// Returns a test runner and prints its seed. Set the seed to repeat a failure. Proptest prints the smallest failing
 /// input.
 fn runner(test: &str) -> TestRunner {
-    let seed = support::seed(test);
+    let seed = seed(test);
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config { failure_persistence: None, ..Config::default() };

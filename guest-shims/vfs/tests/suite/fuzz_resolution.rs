@@ -2,21 +2,9 @@
 //! leaves its directory, and that the work is bounded. `GLOVEBOX_FUZZ_ITERATIONS` sets the number of iterations
 //! (default 20,000).
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    clippy::cast_possible_truncation,
-    reason = "a failed expectation should fail the test"
-)]
-
-mod support;
-
 use glovebox_vfs::{Access, Follow, InodeId, OpenOptions, Vfs, VfsLimits};
 
-use support::Random;
+use crate::support::{Random, seed};
 
 /// Returns a path that may exist, or, less often, arbitrary bytes.
 fn bytes(random: &mut Random) -> Vec<u8> {
@@ -100,7 +88,7 @@ fn step(vfs: &mut Vfs, random: &mut Random, base: InodeId, top: InodeId) {
 #[test]
 fn random_bytes_never_leave_the_directory() {
     let iterations = std::env::var("GLOVEBOX_FUZZ_ITERATIONS").map_or(20_000, |text| text.parse().expect("a number"));
-    let mut random = Random(support::seed("random_bytes_never_leave_the_directory"));
+    let mut random = Random(seed("random_bytes_never_leave_the_directory"));
     let limits = VfsLimits { bytes: 1 << 20, inodes: 60, ..VfsLimits::default() };
     let mut vfs = Vfs::new(limits);
     let mut root = vfs.add_root(Access::ReadWrite);

@@ -1,18 +1,5 @@
 //! Tests of hostile and unusual operations on a file system, one hazard per test.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    clippy::cast_possible_truncation,
-    reason = "a failed expectation should fail the test"
-)]
-
-#[path = "../support/mod.rs"]
-mod support;
-
 mod changes;
 mod files;
 mod forged;

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use glovebox_vfs::{Access, FileKind, InodeId, Vfs, VfsError, VfsLimits};
 
-use crate::{fresh, touch, with_limits};
+use super::{fresh, touch, with_limits};
 
 #[test]
 fn gaps_and_truncated_ranges_read_as_zeros() {

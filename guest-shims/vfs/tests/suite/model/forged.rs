@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use glovebox_vfs::{CommitStep, FileKind, InodeId, RootId, Vfs};
 use proptest::prelude::*;
 
-use crate::{
+use super::{
     operations::{World, op},
     reference::{NodeKind, Reference},
     runner,
