@@ -9,6 +9,8 @@ use serde::Serialize;
 
 use crate::{Engine, Language, ToolError, ToolErrorKind, load::resolve::language};
 
+pub use glovebox_runtimes::Digest;
+
 pub use crate::{
     exec::{
         platform::{Budget, CallToken, SessionScope, random_id},

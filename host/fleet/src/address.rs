@@ -3,9 +3,9 @@
 use std::{fmt, str::FromStr};
 
 use glovebox::escaped;
+use glovebox_runtimes::Digest;
 use glovebox_sessions::{SessionId, SessionIdError};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use url::Url;
 
 /// The name prefix of the session services. Two hex digits follow.
@@ -51,8 +51,8 @@ impl FleetName {
     /// load balancer sees only the service, not the object. Balancing by service therefore keeps a session on the node
     /// that has it in memory, as long as that node is up.
     pub(crate) fn service(&self) -> String {
-        let digest = Sha256::digest(self.to_string());
-        service(digest.first().copied().unwrap_or_default())
+        let [number, ..] = *Digest::of(self.to_string().as_bytes()).as_bytes();
+        service(number)
     }
 }
 

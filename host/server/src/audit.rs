@@ -7,9 +7,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use glovebox::{EscapedJson, Execution, Language, Outcome, Suspended, Timestamp};
+use glovebox::{EscapedJson, Execution, Language, Outcome, Suspended, Timestamp, internal::Digest};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::{Door, ServiceError};
 
@@ -236,7 +235,7 @@ pub(crate) struct AuditedResult {
 
 /// Returns the SHA-256 in hexadecimal.
 fn sha256(bytes: impl AsRef<[u8]>) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Digest::of(bytes.as_ref()).to_string()
 }
 
 impl AuditedResult {

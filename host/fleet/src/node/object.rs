@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use glovebox::Timestamp;
+use glovebox_runtimes::Digest;
 use restate_sdk::{
     context::{
         ContextClient as _, ContextReadState as _, ContextSideEffects as _, ContextWriteState as _, ObjectContext,
@@ -12,7 +13,6 @@ use restate_sdk::{
     serde::Json,
 };
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::{
     attempt::{BoxFuture, CANCEL, StepError},
@@ -276,14 +276,13 @@ pub(super) fn blob_dir(name: &FleetName, opening: &str) -> String {
 /// Returns the name of a state's blob. It contains a digest, so two writers of the same generation do not overwrite
 /// each other.
 pub(super) fn blob_name(name: &FleetName, opening: &str, generation: u64, state: &[u8]) -> String {
-    let digest: String = Sha256::digest(state).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}/{generation:010}-{digest}", blob_dir(name, opening))
+    format!("{}/{generation:010}-{}", blob_dir(name, opening), Digest::of(state))
 }
 
 /// Returns the seed of a session's random numbers.
 pub(super) fn seed(name: &FleetName, opening: &str) -> u64 {
-    let digest = Sha256::digest(format!("{name} {opening}"));
-    digest.first_chunk().map_or(0, |first| u64::from_le_bytes(*first))
+    let digest = Digest::of(format!("{name} {opening}").as_bytes());
+    digest.as_bytes().first_chunk().map_or(0, |first| u64::from_le_bytes(*first))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts},
 };
-use sha2::{Digest, Sha256};
+use glovebox::internal::Digest;
 use subtle::ConstantTimeEq;
 
 use super::{BodyBudget, Problem, Shared};
@@ -14,7 +14,7 @@ use crate::{Tenant, tenant::ReplyRooms};
 
 /// SHA-256 of a token. The server stores only the hash. Tokens are long and random, so a slow hash is unnecessary.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct TokenHash([u8; 32]);
+pub struct TokenHash(Digest);
 
 impl fmt::Debug for TokenHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -24,7 +24,7 @@ impl fmt::Debug for TokenHash {
 
 impl fmt::Display for TokenHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        fmt::Display::fmt(&self.0, f)
     }
 }
 
@@ -34,26 +34,19 @@ impl TokenHash {
     /// # Errors
     /// Fails if the operating system provides no random numbers.
     pub fn new_token() -> Result<String, getrandom::Error> {
-        let mut random = [0; 32];
+        let mut random = [0_u8; 32];
         getrandom::fill(&mut random)?;
-        Ok(format!("gb_{}", Self(random)))
+        Ok(format!("gb_{}", Digest::of(&random)))
     }
 
     /// Hashes a token.
     pub fn of(token: &str) -> Self {
-        Self(Sha256::digest(token).into())
+        Self(Digest::of(token.as_bytes()))
     }
 
     /// Parses 64 hexadecimal digits. Returns `None` for any other text.
     pub fn from_hex(text: &str) -> Option<Self> {
-        let mut bytes = [0; 32];
-        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return None;
-        }
-        for (index, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
-        }
-        Some(Self(bytes))
+        text.parse().ok().map(Self)
     }
 }
 
@@ -105,7 +98,7 @@ impl Tenants {
         let hash = TokenHash::of(token);
         let mut found = self.open.as_ref();
         for (known, tenant) in &self.by_token {
-            if bool::from(known.0.ct_eq(&hash.0)) {
+            if bool::from(known.0.as_bytes().ct_eq(hash.0.as_bytes())) {
                 found = Some(tenant);
             }
         }

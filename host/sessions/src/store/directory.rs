@@ -1,7 +1,6 @@
 //! The directory store, with one file per session. The head of each file contains the session's record.
 
 use std::{
-    fmt::Write as _,
     fs::File,
     io::{Read, Seek, SeekFrom, Write},
     path::Path,
@@ -11,11 +10,10 @@ use std::{
 use async_trait::async_trait;
 use glovebox::{Limits, Timestamp};
 use glovebox_runtimes::{
-    CacheError,
+    CacheError, Digest,
     guard::GuardedDirectory,
     trusted_dir::{FileLock, TrustedDir},
 };
-use sha2::{Digest, Sha256};
 
 use super::{
     ExpectedVersion, PageRequest, RecordError, SessionId, SessionLock, SessionRecord, SessionStore, StoreError,
@@ -279,10 +277,7 @@ const NOT_A_SESSION: &str = "it is not a stored session";
 
 /// Returns the hexadecimal SHA-256 digest of a version and a record, which contain no line breaks.
 fn digest(version: &str, json: &str) -> String {
-    Sha256::digest(format!("{version}\n{json}")).iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    Digest::of(format!("{version}\n{json}").as_bytes()).to_string()
 }
 
 #[cfg(test)]
