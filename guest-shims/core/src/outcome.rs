@@ -44,15 +44,7 @@ pub enum TrapKind {
 
 impl fmt::Display for TrapKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::StackOverflow => "stack-overflow",
-            Self::Unreachable => "unreachable",
-            Self::OutOfBounds => "out-of-bounds",
-            Self::BadCall => "bad-call",
-            Self::Arithmetic => "arithmetic",
-            Self::BadReport => "bad-report",
-            Self::Other => "other",
-        })
+        self.serialize(f)
     }
 }
 
