@@ -3,11 +3,16 @@
 //! This module and the methods of public types that are marked `#[doc(hidden)]` are not part of the public API. They
 //! change without notice.
 
-use std::{io, sync::Arc};
+use std::{
+    io, mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use serde::Serialize;
 
-use crate::{Engine, Language, ToolError, ToolErrorKind, load::resolve::language};
+use crate::{
+    BuildError, Engine, ExecuteError, Language, RuntimeError, Stream, ToolError, ToolErrorKind, load::resolve::language,
+};
 
 pub use glovebox_runtimes::Digest;
 
@@ -49,6 +54,107 @@ pub fn tool_answer(kind: &str, text: String) -> Result<String, ToolError> {
         "returned" => Ok(text),
         "denied" => Err(ToolError::of(ToolErrorKind::Denied, text)),
         _ => Err(ToolError::new(text)),
+    }
+}
+
+/// The class of an error in the packages of other languages. The name of the class is the variant's name, followed by
+/// `Error`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// A policy, a request or a tool is invalid.
+    Policy,
+    /// An interpreter or a resource of the host is unavailable.
+    Unavailable,
+    /// A session cannot perform the operation.
+    Session,
+    /// A file operation failed.
+    Files,
+    /// The files of an execution could not be committed to the host.
+    Commit,
+    /// An execution could not be suspended or resumed.
+    Suspension,
+}
+
+impl From<&BuildError> for ErrorClass {
+    fn from(error: &BuildError) -> Self {
+        match error {
+            BuildError::Runtime(RuntimeError::Manifest(_)) => Self::Policy,
+            BuildError::Runtime(_) => Self::Unavailable,
+            _ => Self::Policy,
+        }
+    }
+}
+
+impl From<&ExecuteError> for ErrorClass {
+    fn from(error: &ExecuteError) -> Self {
+        match error {
+            ExecuteError::SessionEnded { .. }
+            | ExecuteError::SessionBusy { .. }
+            | ExecuteError::WorkspaceBusy
+            | ExecuteError::NoCheckpoint { .. }
+            | ExecuteError::Variable { .. }
+            | ExecuteError::TooManySessions { .. } => Self::Session,
+            ExecuteError::OtherSession { .. } | ExecuteError::OtherImage { .. } | ExecuteError::Diverged { .. } => {
+                Self::Suspension
+            }
+            ExecuteError::Commit { .. } => Self::Commit,
+            ExecuteError::Instantiate { .. }
+            | ExecuteError::System { .. }
+            | ExecuteError::TypeScript { .. }
+            | ExecuteError::Driver(_)
+            | ExecuteError::Unrestorable { .. } => Self::Unavailable,
+            _ => Self::Policy,
+        }
+    }
+}
+
+/// A relay that sends a script's output to the receiver of the current step. Between steps, it keeps output for the
+/// next step: after a tool call has timed out, a script continues without an answer.
+#[derive(Default)]
+pub struct OutputRelay(Mutex<RelayState>);
+
+type OutputReceiver = dyn Fn(Stream, &[u8]) + Send;
+
+#[derive(Default)]
+struct RelayState {
+    /// The receiver of the current step; `None` between steps.
+    receive: Option<Box<OutputReceiver>>,
+    held: Vec<(Stream, Vec<u8>)>,
+}
+
+/// A step of an execution. Dropping it drops the receiver of its output.
+pub struct RelayStep<'a>(&'a OutputRelay);
+
+impl OutputRelay {
+    fn state(&self) -> MutexGuard<'_, RelayState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends output to the receiver of the current step, or keeps it for the next step.
+    pub fn pass_on(&self, stream: Stream, bytes: &[u8]) {
+        let mut state = self.state();
+        if let Some(receive) = &state.receive {
+            receive(stream, bytes);
+        } else {
+            state.held.push((stream, bytes.to_vec()));
+        }
+    }
+
+    /// Sends the held output to `receive`, and all further output until the step is dropped.
+    #[must_use]
+    pub fn begin_step(&self, receive: impl Fn(Stream, &[u8]) + Send + 'static) -> RelayStep<'_> {
+        let mut state = self.state();
+        for (stream, bytes) in mem::take(&mut state.held) {
+            receive(stream, &bytes);
+        }
+        state.receive = Some(Box::new(receive));
+        RelayStep(self)
+    }
+}
+
+impl Drop for RelayStep<'_> {
+    fn drop(&mut self) {
+        self.0.state().receive = None;
     }
 }
 

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use glovebox::{
     AdvanceError, BuildError, EngineError, ExecuteError, Execution, FilesError, HibernateError, NotJson, PolicyError,
-    ResumeError, SuspendError, SuspendedBytesError, with_causes,
+    ResumeError, SuspendError, SuspendedBytesError, internal::ErrorClass, with_causes,
 };
 use napi_derive::napi;
 use serde_json::Error as JsonError;
@@ -13,20 +13,20 @@ use crate::execution::NativeExecution;
 
 /// The class name and the constructor's arguments of an error, before their conversion to JavaScript values.
 pub(crate) struct EngineFailure {
-    class: &'static str,
+    class: ErrorClass,
     message: String,
     /// The execution whose files could not be committed.
     execution: Option<Box<Execution>>,
 }
 
 impl EngineFailure {
-    fn new(class: &'static str, error: &dyn Error) -> Self {
+    fn new(class: ErrorClass, error: &dyn Error) -> Self {
         Self { class, message: with_causes(error), execution: None }
     }
 
     /// Converts the error of an execution that has no result.
     fn not_executed(error: &ExecuteError) -> Self {
-        let mut failure = Self::new(class(error), error);
+        let mut failure = Self::new(ErrorClass::from(error), error);
         if let ExecuteError::Commit { execution, .. } = error {
             failure.execution = Some(execution.clone());
         }
@@ -35,11 +35,11 @@ impl EngineFailure {
 
     pub(crate) fn panicked() -> Self {
         let message = "the engine panicked; this is a bug in Glovebox".to_owned();
-        Self { class: "UnavailableError", message, execution: None }
+        Self { class: ErrorClass::Unavailable, message, execution: None }
     }
 
     fn suspension(message: &str) -> Self {
-        Self { class: "SuspensionError", message: message.to_owned(), execution: None }
+        Self { class: ErrorClass::Suspension, message: message.to_owned(), execution: None }
     }
 
     /// Creates the error for an execution that was suspended in a session and is resumed outside one.
@@ -54,7 +54,7 @@ impl EngineFailure {
 #[napi(object, object_from_js = false)]
 pub struct NativeFailure {
     /// The class name.
-    pub class: &'static str,
+    pub class: String,
     /// The error message.
     pub message: String,
     /// The execution whose files could not be committed.
@@ -63,64 +63,38 @@ pub struct NativeFailure {
 
 impl From<EngineFailure> for NativeFailure {
     fn from(EngineFailure { class, message, execution }: EngineFailure) -> Self {
-        Self { class, message, execution: execution.map(|execution| NativeExecution::from(*execution)) }
+        let execution = execution.map(|execution| NativeExecution::from(*execution));
+        Self { class: format!("{class:?}Error"), message, execution }
     }
 }
 
 /// Assigns a class to each error type. The errors in a variant after `except` keep their own classes.
 macro_rules! failures {
-    ($($error:ident $(, except $session:ident)? => $class:literal;)*) => {$(
+    ($($error:ident $(, except $session:ident)? => $class:ident;)*) => {$(
         impl From<$error> for EngineFailure {
             fn from(error: $error) -> Self {
                 $(if let $error::$session(error) = &error {
                     return Self::not_executed(error);
                 })?
-                Self::new($class, &error)
+                Self::new(ErrorClass::$class, &error)
             }
         }
     )*};
 }
 
 failures! {
-    EngineError => "UnavailableError";
-    PolicyError => "PolicyError";
-    NotJson => "PolicyError";
-    JsonError => "PolicyError";
-    FilesError, except Session => "FilesError";
-    HibernateError, except Session => "SessionError";
-    ResumeError, except Session => "SessionError";
+    EngineError => Unavailable;
+    PolicyError => Policy;
+    NotJson => Policy;
+    JsonError => Policy;
+    FilesError, except Session => Files;
+    HibernateError, except Session => Session;
+    ResumeError, except Session => Session;
 }
 
 impl From<BuildError> for EngineFailure {
     fn from(error: BuildError) -> Self {
-        let class = match &error {
-            BuildError::Runtime(glovebox::RuntimeError::Manifest(_)) => "PolicyError",
-            BuildError::Runtime(_) => "UnavailableError",
-            _ => "PolicyError",
-        };
-        Self::new(class, &error)
-    }
-}
-
-/// Returns the name of the package's class for an error.
-fn class(error: &ExecuteError) -> &'static str {
-    match error {
-        ExecuteError::SessionEnded { .. }
-        | ExecuteError::SessionBusy { .. }
-        | ExecuteError::WorkspaceBusy
-        | ExecuteError::NoCheckpoint { .. }
-        | ExecuteError::Variable { .. }
-        | ExecuteError::TooManySessions { .. } => "SessionError",
-        ExecuteError::OtherSession { .. } | ExecuteError::OtherImage { .. } | ExecuteError::Diverged { .. } => {
-            "SuspensionError"
-        }
-        ExecuteError::Commit { .. } => "CommitError",
-        ExecuteError::Instantiate { .. }
-        | ExecuteError::System { .. }
-        | ExecuteError::TypeScript { .. }
-        | ExecuteError::Driver(_)
-        | ExecuteError::Unrestorable { .. } => "UnavailableError",
-        _ => "PolicyError",
+        Self::new(ErrorClass::from(&error), &error)
     }
 }
 
@@ -135,7 +109,7 @@ impl From<AdvanceError> for EngineFailure {
         match error {
             AdvanceError::Execute(error) => Self::not_executed(&error),
             AdvanceError::Panicked => Self::panicked(),
-            error => Self::new("PolicyError", &error),
+            error => Self::new(ErrorClass::Policy, &error),
         }
     }
 }
@@ -148,7 +122,7 @@ impl From<SuspendError> for EngineFailure {
                 "the script no longer waits for answers; call `answer()` to wait until it ends or needs more answers",
             ),
             SuspendError::Ended => Self::suspension("the execution has ended; get its result with `answer()`"),
-            error => Self::new("SuspensionError", &error),
+            error => Self::new(ErrorClass::Suspension, &error),
         }
     }
 }
@@ -159,7 +133,7 @@ impl From<SuspendedBytesError> for EngineFailure {
             SuspendedBytesError::KeyMissing => Self::suspension(
                 "the suspended execution is sealed with a key; resume it from Rust, from the shell or over HTTP",
             ),
-            error => Self::new("SuspensionError", &error),
+            error => Self::new(ErrorClass::Suspension, &error),
         }
     }
 }

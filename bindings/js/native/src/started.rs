@@ -1,14 +1,13 @@
 //! Executions whose tool calls JavaScript answers, and their suspension.
 
 use std::{
-    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use glovebox::{
     CancelToken, ExecuteError, Request, Started, Step, Stream, SuspendError, Suspended, ToolAnswer,
-    internal::tool_answer,
+    internal::{OutputRelay, tool_answer},
 };
 use napi::bindgen_prelude::Buffer;
 use napi_derive::napi;
@@ -66,45 +65,6 @@ impl SuspendedInput {
     }
 }
 
-/// A relay that sends output to the events of the current step. Between steps, it keeps output for the next step: after
-/// a tool call has timed out, a script continues without an answer.
-#[derive(Default)]
-struct OutputRelay(Mutex<RelayState>);
-
-#[derive(Default)]
-struct RelayState {
-    /// The events of the current step; `None` between steps.
-    events: Option<ExecutionEvents>,
-    held: Vec<(Stream, Vec<u8>)>,
-}
-
-impl OutputRelay {
-    fn state(&self) -> MutexGuard<'_, RelayState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn pass_on(&self, stream: Stream, bytes: &[u8]) {
-        let mut state = self.state();
-        if let Some(events) = &state.events {
-            events.output(stream, bytes);
-        } else {
-            state.held.push((stream, bytes.to_vec()));
-        }
-    }
-
-    fn begin_step(&self, events: &ExecutionEvents) {
-        let mut state = self.state();
-        for (stream, bytes) in mem::take(&mut state.held) {
-            events.output(stream, &bytes);
-        }
-        state.events = Some(events.clone());
-    }
-
-    fn end_step(&self) {
-        self.state().events = None;
-    }
-}
-
 /// An execution that the caller advances from one wait to the next.
 #[derive(Default)]
 pub(crate) struct SteppedExecution {
@@ -154,9 +114,10 @@ impl SteppedExecution {
     /// Passes answers to the script. Returns when the script has ended or waits for further answers.
     fn advance(&self, answers: Vec<ToolAnswer>, events: &ExecutionEvents) -> Result<Event, EngineFailure> {
         let Some(started) = self.started().clone() else { return Err(SuspendError::Ended.into()) };
-        self.output.begin_step(events);
+        let receiver = events.clone();
+        let relayed = self.output.begin_step(move |stream, bytes| receiver.output(stream, bytes));
         let step = started.advance(answers, None);
-        self.output.end_step();
+        drop(relayed);
         match step? {
             Step::NeedsTools(calls) => Ok(Event::Waits(calls)),
             Step::Done(execution) => {

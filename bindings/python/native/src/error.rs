@@ -4,33 +4,21 @@ use std::error::Error;
 
 use glovebox::{
     AdvanceError, BuildError, EngineError, ExecuteError, FilesError, HibernateError, NotJson, PolicyError, ResumeError,
-    SuspendError, SuspendedBytesError, with_causes,
+    SuspendError, SuspendedBytesError, internal::ErrorClass, with_causes,
 };
 use pyo3::{exceptions::PyRuntimeError, intern, prelude::*};
 
-/// An exception class. Its name in Python is the variant's name followed by `Error`.
-#[derive(Clone, Copy, Debug)]
-enum Class {
-    Policy,
-    Unavailable,
-    Session,
-    Files,
-    Commit,
-    Suspension,
+/// Creates an exception of the package.
+fn exception(class: ErrorClass, message: &str) -> PyErr {
+    Python::attach(|py| exception_with(py, class, (message,)))
 }
 
-impl Class {
-    fn exception(self, message: &str) -> PyErr {
-        Python::attach(|py| self.with(py, (message,)))
-    }
-
-    fn with<'py>(self, py: Python<'py>, arguments: impl pyo3::call::PyCallArgs<'py>) -> PyErr {
-        let made = || {
-            let errors = py.import(intern!(py, "glovebox_sandbox.errors"))?;
-            errors.getattr(format!("{self:?}Error"))?.call1(arguments)
-        };
-        made().map_or_else(|error| error, PyErr::from_value)
-    }
+fn exception_with<'py>(py: Python<'py>, class: ErrorClass, arguments: impl pyo3::call::PyCallArgs<'py>) -> PyErr {
+    let made = || {
+        let errors = py.import(intern!(py, "glovebox_sandbox.errors"))?;
+        errors.getattr(format!("{class:?}Error"))?.call1(arguments)
+    };
+    made().map_or_else(|error| error, PyErr::from_value)
 }
 
 /// An error that can be converted to an exception of the package.
@@ -46,7 +34,7 @@ macro_rules! exceptions {
                 $(if let Self::$session(error) = self {
                     return error.exception();
                 })?
-                Class::$class.exception(&with_causes(&self))
+                exception(ErrorClass::$class, &with_causes(&self))
             }
         }
     )*};
@@ -64,12 +52,7 @@ exceptions! {
 
 impl IntoException for BuildError {
     fn exception(self) -> PyErr {
-        let class = match &self {
-            Self::Runtime(glovebox::RuntimeError::Manifest(_)) => Class::Policy,
-            Self::Runtime(_) => Class::Unavailable,
-            _ => Class::Policy,
-        };
-        class.exception(&with_causes(&self))
+        exception((&self).into(), &with_causes(&self))
     }
 }
 
@@ -82,33 +65,24 @@ impl IntoException for ExecuteError {
 /// Converts the error of an execution that has no result.
 fn not_executed(error: &ExecuteError) -> PyErr {
     let class = match error {
-        ExecuteError::SessionEnded { .. }
-        | ExecuteError::SessionBusy { .. }
-        | ExecuteError::WorkspaceBusy
-        | ExecuteError::NoCheckpoint { .. }
-        | ExecuteError::Variable { .. }
-        | ExecuteError::TooManySessions { .. } => Class::Session,
         // The engine's message names Rust functions.
         ExecuteError::OtherSession { in_session: true } => {
-            return Class::Suspension.exception(
+            return exception(
+                ErrorClass::Suspension,
                 "the execution was suspended in a session; restore the session with `resume_suspended_session`, and \
                  call its `resume_suspended`",
             );
         }
         ExecuteError::OtherSession { in_session: false } => {
-            return Class::Suspension
-                .exception("the execution was suspended outside a session; resume it with `Sandbox.resume_suspended`");
+            return exception(
+                ErrorClass::Suspension,
+                "the execution was suspended outside a session; resume it with `Sandbox.resume_suspended`",
+            );
         }
-        ExecuteError::OtherImage { .. } | ExecuteError::Diverged { .. } => Class::Suspension,
-        ExecuteError::Commit { .. } => Class::Files,
-        ExecuteError::Instantiate { .. }
-        | ExecuteError::System { .. }
-        | ExecuteError::TypeScript { .. }
-        | ExecuteError::Driver(_)
-        | ExecuteError::Unrestorable { .. } => Class::Unavailable,
-        _ => Class::Policy,
+        ExecuteError::Commit { .. } => ErrorClass::Files,
+        error => error.into(),
     };
-    class.exception(&with_causes(error))
+    exception(class, &with_causes(error))
 }
 
 impl IntoException for AdvanceError {
@@ -116,7 +90,7 @@ impl IntoException for AdvanceError {
         match self {
             Self::Execute(error) => not_executed(&error),
             Self::Panicked => PyRuntimeError::new_err("the engine panicked; this is a bug in Glovebox"),
-            error => Class::Policy.exception(&with_causes(&error)),
+            error => exception(ErrorClass::Policy, &with_causes(&error)),
         }
     }
 }
@@ -125,11 +99,12 @@ impl IntoException for SuspendError {
     fn exception(self) -> PyErr {
         match self {
             // The engine's messages for these two variants name Rust functions.
-            Self::Running => Class::Suspension.exception(
+            Self::Running => exception(
+                ErrorClass::Suspension,
                 "the script no longer waits for answers; call `answer()` to wait until it ends or needs more answers",
             ),
-            Self::Ended => Class::Suspension.exception("the execution has ended; get its result with `answer()`"),
-            error => Class::Suspension.exception(&with_causes(&error)),
+            Self::Ended => exception(ErrorClass::Suspension, "the execution has ended; get its result with `answer()`"),
+            error => exception(ErrorClass::Suspension, &with_causes(&error)),
         }
     }
 }
@@ -137,22 +112,25 @@ impl IntoException for SuspendError {
 impl IntoException for SuspendedBytesError {
     fn exception(self) -> PyErr {
         match self {
-            Self::KeyMissing => Class::Suspension.exception(
+            Self::KeyMissing => exception(
+                ErrorClass::Suspension,
                 "the suspended execution is sealed with a key; resume it from Rust or with `glovebox resume`",
             ),
-            error => Class::Suspension.exception(&with_causes(&error)),
+            error => exception(ErrorClass::Suspension, &with_causes(&error)),
         }
     }
 }
 
 /// Creates the exception for a script whose files could not be committed to the host.
 pub(crate) fn not_committed<'py>(py: Python<'py>, message: &str, execution: impl IntoPyObject<'py>) -> PyErr {
-    Class::Commit.with(py, (message, execution))
+    exception_with(py, ErrorClass::Commit, (message, execution))
 }
 
 fn forked() -> PyErr {
-    Class::Unavailable
-        .exception("this sandbox was created before the process forked, and its threads do not exist in the child; create a new sandbox")
+    exception(
+        ErrorClass::Unavailable,
+        "this sandbox was created before the process forked, and its threads do not exist in the child; create a new sandbox",
+    )
 }
 
 /// A value that owns threads. It is unusable in a forked child, because a child does not inherit threads.

@@ -1,14 +1,11 @@
 //! Executions whose tool calls Python answers, and their suspension.
 
-use std::{
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::Sender},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use glovebox::{
     AdvanceError, CancelToken, ExecuteError, Request, Started, Step, Stream, Suspended, ToolAnswer, ToolRequest,
-    internal::tool_answer, with_causes,
+    internal::{OutputRelay, tool_answer},
+    with_causes,
 };
 use pyo3::{
     prelude::*,
@@ -115,7 +112,10 @@ impl PyStarted {
                 let output = &self.output;
                 let attend = |event| deliver(py, &listener, event);
                 run_attended(py, &self.token, attend, move |events| {
-                    let _step = output.begin_step(events);
+                    let _step = output.begin_step(move |stream, bytes| {
+                        // Cannot fail: `run_attended` receives until the step has ended.
+                        let _ = events.send(Event::Output(stream, bytes.to_vec()));
+                    });
                     started.advance(answers, None)
                 })?
             }
@@ -150,53 +150,5 @@ impl PyStarted {
         let started = self.started.get()?;
         let bytes = py.detach(|| started.read_output(stream, 0, u64::MAX));
         Ok(PyBytes::new(py, &bytes))
-    }
-}
-
-/// A relay that sends output to the event channel of the current step. Between steps, it keeps output for the next
-/// step: after a tool call has timed out, a script continues without an answer.
-#[derive(Default)]
-struct OutputRelay(Mutex<RelayState>);
-
-#[derive(Default)]
-struct RelayState {
-    /// The event channel of the current step; `None` between steps.
-    events: Option<Sender<Event>>,
-    held: Vec<(Stream, Vec<u8>)>,
-}
-
-impl OutputRelay {
-    fn state(&self) -> MutexGuard<'_, RelayState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn pass_on(&self, stream: Stream, bytes: &[u8]) {
-        let mut state = self.state();
-        if let Some(events) = &state.events {
-            // Cannot fail: `run_attended` receives until the step has ended.
-            let _ = events.send(Event::Output(stream, bytes.to_vec()));
-        } else {
-            state.held.push((stream, bytes.to_vec()));
-        }
-    }
-
-    /// Sends the held output to `events`, and all further output until the step is dropped.
-    fn begin_step(&self, events: Sender<Event>) -> RelayStep<'_> {
-        let mut state = self.state();
-        for (stream, bytes) in mem::take(&mut state.held) {
-            // Cannot fail: `run_attended` receives until the step has ended.
-            let _ = events.send(Event::Output(stream, bytes));
-        }
-        state.events = Some(events);
-        RelayStep(self)
-    }
-}
-
-/// A step of an execution. Dropping it closes the relay's event channel.
-struct RelayStep<'a>(&'a OutputRelay);
-
-impl Drop for RelayStep<'_> {
-    fn drop(&mut self) {
-        self.0.state().events = None;
     }
 }
