@@ -27,7 +27,6 @@ mod service;
 mod telemetry;
 mod tenant;
 mod text;
-mod type_checks;
 mod workers;
 
 pub use audit::{Audit, AuditError, AuditTable};
@@ -42,10 +41,10 @@ pub use service::{Admission, Door, Service, ServiceConfig, SuspensionLimits};
 pub use telemetry::{Telemetry, TelemetryError};
 pub(crate) use tenant::NO_CALLBACKS;
 pub use tenant::{
-    ChangeResult, DeliveryError, FinishedExecution, FreshScript, NeedsTools, NoStore, OnOutput, Script,
-    SessionLocation, SessionPage, SessionSummary, SessionTarget, StepOutcome, Tenant, TenantConfig, Watch, Work,
+    ChangeResult, CheckTypes, DeliveryError, FinishedExecution, FreshScript, NeedsTools, NoStore, OnOutput, Script,
+    SessionLocation, SessionPage, SessionSummary, SessionTarget, StepOutcome, Tenant, TenantConfig, TypeCheckError,
+    TypedScript, Watch, Work,
 };
-pub use type_checks::{CheckTypes, TypeCheckError, TypedScript};
 pub use workers::{
     ConfinedAccess, Confinement, Measure, ParentStore, RelayedError, WorkerCommand, WorkerError, WorkerTenants,
     WorkersConfig, WorkersTable, confine, confine_program, read_config as read_worker_config, serve as serve_as_worker,

@@ -21,7 +21,6 @@ use crate::{
     executor::SessionMemory,
     fair_semaphore::{FairSemaphore, Permit},
     metrics::Metrics,
-    type_checks::MAX_TYPE_CHECKS,
     workers::{Relays, Workers},
 };
 
@@ -91,6 +90,9 @@ pub struct ServiceConfig {
     /// The checker for scripts with [`Script::check_types`](crate::Script::check_types). Default: none.
     pub type_checker: Option<Arc<dyn CheckTypes>>,
 }
+
+/// Maximum number of concurrent type checks, each of which can need a processor and a lot of memory.
+const MAX_TYPE_CHECKS: usize = 4;
 
 /// Returns the maximum number of concurrent type checks: one per processor, up to [`MAX_TYPE_CHECKS`].
 fn type_checks_at_once() -> usize {

@@ -57,6 +57,7 @@ pub(crate) use stored_executions::{Claim, NotStored, StoredSummaries, StoredSusp
 pub use stores::NoStore;
 pub(crate) use stores::{BoundedStore, ByteQuota, Reservation};
 pub(crate) use suspended_store::{ReadEntry, StoredExecution, SuspendedId, SuspendedRequest};
+pub use type_checking::{CheckTypes, TypeCheckError, TypedScript};
 pub(crate) use work::NO_CALLBACKS;
 pub use work::{ChangeResult, FreshScript, OnOutput, Script, SessionTarget, Watch, Work};
 
