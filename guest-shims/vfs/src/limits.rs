@@ -143,15 +143,9 @@ impl Vfs {
         self.state.usage.total_bytes().saturating_add(self.cache.bytes())
     }
 
-    /// Returns the maximum of [`bytes_used`](Self::bytes_used) since creation or the last
-    /// [`reset_peak`](Self::reset_peak).
+    /// Returns the maximum of [`bytes_used`](Self::bytes_used) since creation.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes.max(self.bytes_used())
-    }
-
-    /// Resets the peak to the current usage.
-    pub fn reset_peak(&mut self) {
-        self.peak_bytes = self.bytes_used();
     }
 
     /// Returns the number of inodes that are currently charged against [`VfsLimits::inodes`](crate::VfsLimits::inodes).
