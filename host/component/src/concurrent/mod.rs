@@ -8,7 +8,6 @@ mod session;
 mod session_call;
 mod started;
 mod streams;
-mod suspending;
 
 use self::glovebox::sandbox0_3_0::{sandbox as wit, session as wit_session, tools as wit_tools};
 use wasmtime::component::{HasSelf, Linker};

@@ -10,9 +10,10 @@ use crate::{
     SandboxCtx,
     convert::SandboxFailure,
     quotas::{QuotaShare, QuotaUse},
+    sandbox::Bytes,
     session::{BusyGuard, SessionResource, SessionUseGuard},
     started::{SessionStartRequest, StartedResource},
-    wit::types::{Request, SandboxError},
+    wit::types::{Policy, Request, Runtime, SandboxError, Tool},
 };
 
 /// A call into a session. The session is busy until the call returns or is dropped.
@@ -165,6 +166,26 @@ impl Call {
         let stepped = self.caller.start_in_session(session, started, start, until_end)?;
         live.observe(&stepped.started);
         Ok(SessionExecution { stepped, live, tool_bytes })
+    }
+
+    /// Implements `session.resume-suspended`. `cancel` is the token of the call.
+    pub(super) fn resume_in_session(
+        &mut self,
+        runtime: Runtime,
+        suspended: Bytes,
+        policy: Policy,
+        tools: &[Tool],
+        cancel: &CancelToken,
+    ) -> Result<(SessionResource, ConcurrentExecution), SandboxFailure> {
+        let sandbox = self.caller.sandbox_for(runtime, policy)?;
+        let (decoded, suspendable) = self.caller.decode_suspended(suspended.as_slice())?;
+        drop(suspended);
+        let session = self.caller.restore_suspended(&sandbox, tools, &decoded, cancel)?;
+        let (stepping, running) = session.step()?;
+        let until_end = (running, stepping.second());
+        let start = SessionStartRequest { request: decoded.request(), suspendable: Some(suspendable) };
+        let execution = self.start_in_session(session.clone(), start, until_end)?;
+        Ok((session, execution.with_guard(stepping)))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     future::poll_fn,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     task::Poll,
@@ -16,13 +16,13 @@ use super::{
     call::Call,
     live::{LiveExecution, Observer},
     streams::{BytesStream, Events, Output},
-    suspending::SuspendedBytes,
     wit::{Event, HostStarted, HostStartedWithStore},
 };
 use crate::{
     SandboxCtx,
     convert::{SandboxFailure, refused},
-    quotas::{QuotaShare, QuotaUse},
+    ctx::Caller,
+    quotas::{Meter, QuotaShare, QuotaUse},
     sandbox::{Bytes, list_files},
     started::StartedResource,
     wit::types::{CallFailure, Display, Execution, FileEntry, SandboxError},
@@ -54,6 +54,33 @@ impl Drop for FinishGuard {
     }
 }
 
+/// The bytes of a suspended execution. The execution keeps the bytes, because a caller that drops a call to `suspend`
+/// would otherwise lose the execution.
+#[derive(Debug, Default)]
+struct SuspendedBytes {
+    bytes: OnceLock<Bytes>,
+    /// `true` while a call suspends the execution or copies the bytes.
+    is_in_use: AtomicBool,
+}
+
+/// A guard that marks an execution as used by a call to `suspend`. Without the guard, two concurrent suspensions could
+/// receive each other's results, for which they have reserved no memory.
+struct SuspendGuard(ConcurrentExecution);
+
+impl Drop for SuspendGuard {
+    fn drop(&mut self) {
+        self.0.suspended().is_in_use.store(false, Ordering::Release);
+    }
+}
+
+impl SuspendGuard {
+    /// Suspends the execution, keeps its bytes, and returns a copy of them.
+    fn suspend(&self, meter: &Arc<Meter>) -> Result<Vec<u8>, SandboxFailure> {
+        let bytes = self.0.stepped().suspend(meter)?;
+        Ok(self.0.suspended().bytes.get_or_init(|| bytes).as_slice().to_vec())
+    }
+}
+
 impl ConcurrentExecution {
     pub(super) fn new(stepped: StartedResource, live: LiveExecution, tool_bytes: u64) -> Self {
         let (is_awaited, suspended) = (AtomicBool::new(false), SuspendedBytes::default());
@@ -68,7 +95,7 @@ impl ConcurrentExecution {
         &self.0.stepped.started
     }
 
-    pub(super) fn suspended(&self) -> &SuspendedBytes {
+    fn suspended(&self) -> &SuspendedBytes {
         &self.0.suspended
     }
 
@@ -105,6 +132,28 @@ impl ConcurrentExecution {
             return Err(SandboxError::SessionBusy(text.into()));
         }
         Ok(FinishGuard(self.clone()))
+    }
+
+    fn suspending(&self) -> Result<SuspendGuard, SandboxError> {
+        if self.suspended().is_in_use.swap(true, Ordering::Acquire) {
+            let text = "another call to `suspend` is still suspending this execution; try again";
+            return Err(SandboxError::SessionBusy(text.into()));
+        }
+        Ok(SuspendGuard(self.clone()))
+    }
+
+    /// Suspends the execution on another thread, and returns its bytes. If the future is dropped, the thread continues,
+    /// and a later call returns the bytes.
+    async fn suspend(&self, caller: Arc<Caller>) -> Result<Vec<u8>, SandboxFailure> {
+        let suspending = self.suspending()?;
+        if let Some(bytes) = self.suspended().bytes.get() {
+            return Ok(bytes.as_slice().to_vec());
+        }
+        // Only executions that have not ended get a thread, so the `started` quota limits the number of threads.
+        self.stepped().check_suspendable()?;
+        // The execution already has a share of the `started` quota.
+        let call = Call::without_shares(caller);
+        call.run_now(move |call, _| suspending.suspend(&call.caller.meter)).await
     }
 
     /// Waits for the end of the execution and returns its result.
