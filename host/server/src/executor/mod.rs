@@ -14,7 +14,6 @@ mod in_memory;
 mod in_process;
 mod live;
 mod local_execution;
-mod memory;
 mod operation;
 
 use std::{future::ready, pin::Pin, sync::Arc, time::Duration};
@@ -30,7 +29,7 @@ pub use fleet::NotInFleet;
 pub(crate) use fleet::{Fleet, FleetExecutor};
 pub(crate) use in_memory::InMemory;
 pub(crate) use in_process::{AddNetwork, InProcess};
-pub(crate) use memory::SessionMemory;
+pub(crate) use live::SessionMemory;
 pub(crate) use operation::{
     FileAnswer, FileOperation, Room, SessionAnswer, SessionCall, SessionOperation, SessionReply, join_files,
 };

@@ -8,11 +8,9 @@
 //! |---|---|
 //! | `document` | the document and its references |
 //! | `operation`, `schema` | the tool of an operation, with its schemas |
-//! | `media` | the media types of bodies |
 //! | `request` | the request of a call |
 
 mod document;
-mod media;
 mod operation;
 mod request;
 mod schema;
@@ -44,7 +42,7 @@ use super::{
 };
 use crate::json::{JsonCost, json_len};
 use document::{MAX_DOCUMENT_BYTES, OpenApiDocument};
-use operation::{Operation, OperationTool};
+use operation::{Operation, OperationTool, is_json};
 
 /// Maximum number of operations that a document contains or, with `tools`, that the configuration names. Operations
 /// that are left out also count, because checking them takes time.
@@ -422,7 +420,7 @@ fn result(kind: &str, body: &[u8]) -> Result<String, String> {
         let kind = shown(kind);
         format!("answered with binary data of type `{kind}`; only JSON and text are supported")
     })?;
-    if !media::is_json(kind) {
+    if !is_json(kind) {
         return Ok(Value::from(text).to_string());
     }
     JsonCost::of(body).map_err(|_| EndpointError::TooLarge.to_string())?;

@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 use super::{
     OpenApiDocument,
     document::{OperationEntry, TemplatePart, template},
-    media,
     schema::{Conversion, Direction, TooLarge},
     shown, summary,
 };
@@ -32,6 +31,10 @@ pub(super) const BODY: &str = "body";
 
 /// Header parameters that OpenAPI ignores.
 const IGNORED_HEADERS: [&str; 3] = ["accept", "authorization", "content-type"];
+
+/// Types of text that do not begin with `text/`.
+const TEXTS: [&str; 5] =
+    ["application/xml", "application/yaml", "application/x-yaml", "application/javascript", "application/x-ndjson"];
 
 /// An operation that scripts can call.
 #[derive(Debug)]
@@ -290,12 +293,12 @@ fn body<'a>(document: &'a OpenApiDocument, entry: OperationEntry<'a>) -> Result<
     let Some(body) = entry.operation.get("requestBody") else { return Ok(None) };
     let body = document.resolved(body).ok_or("has a body with an unresolved `$ref`")?;
     let content = body.get("content").and_then(Value::as_object);
-    let json = content.and_then(|content| content.iter().find(|(kind, _)| media::is_json(kind)));
+    let json = content.and_then(|content| content.iter().find(|(kind, _)| is_json(kind)));
     let Some((kind, schema)) = json else {
         let kind = content.and_then(|content| content.keys().next()).map_or("", String::as_str);
         return Err(format!("has a body of type `{}`; only JSON is supported", shown(kind)));
     };
-    let kind = media::essence(kind);
+    let kind = essence(kind);
     let media_type = if kind.contains('*') { "application/json" } else { kind };
     let media_type =
         HeaderValue::from_str(media_type).map_err(|_| "has a body with an invalid media type".to_owned())?;
@@ -356,12 +359,12 @@ fn output(document: &OpenApiDocument, operation: &Map<String, Value>) -> Result<
             schemas.push(json!({ "type": "null" }));
             continue;
         };
-        if let Some((_, json)) = content.iter().find(|(kind, _)| media::is_json(kind)) {
+        if let Some((_, json)) = content.iter().find(|(kind, _)| is_json(kind)) {
             match json.get("schema").map(|schema| conversion.convert(schema)) {
                 Some(Ok(schema)) => schemas.push(schema),
                 _ => is_known = false,
             }
-        } else if content.keys().any(|kind| media::is_text(kind)) {
+        } else if content.keys().any(|kind| is_text(kind)) {
             schemas.push(json!({ "type": "string" }));
         } else {
             unsupported = unsupported.or(content.keys().next());
@@ -395,4 +398,40 @@ fn description(operation: &Map<String, Value>) -> String {
         summary(text, MAX_DESCRIPTION_CHARS)
     });
     summary(&parts.join(" "), MAX_DESCRIPTION_CHARS)
+}
+
+/// Returns a media type without its parameters.
+fn essence(kind: &str) -> &str {
+    kind.split(';').next().unwrap_or_default().trim()
+}
+
+/// Returns `true` for JSON, including types such as `application/problem+json`, and for ranges that include JSON.
+pub(super) fn is_json(kind: &str) -> bool {
+    let kind = essence(kind).to_ascii_lowercase();
+    matches!(&*kind, "application/json" | "text/json" | "*/*" | "application/*")
+        || (kind.contains('/') && kind.ends_with("+json"))
+}
+
+/// Returns `true` for text other than JSON.
+fn is_text(kind: &str) -> bool {
+    let kind = essence(kind).to_ascii_lowercase();
+    kind.starts_with("text/") || kind.ends_with("+xml") || TEXTS.contains(&&*kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn media_type_is_json_text_or_other() {
+        for kind in ["application/json", "Application/JSON; charset=utf-8", "application/vnd.x+json", "*/*"] {
+            assert!(is_json(kind), "{kind}");
+        }
+        for kind in ["text/plain", "text/html; charset=utf-8", "application/xml", "image/svg+xml"] {
+            assert!(is_text(kind) && !is_json(kind), "{kind}");
+        }
+        for kind in ["", "+json", "json", "application/jsonp", "application/pdf", "multipart/form-data"] {
+            assert!(!is_text(kind) && !is_json(kind), "{kind}");
+        }
+    }
 }
