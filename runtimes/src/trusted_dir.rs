@@ -110,12 +110,8 @@ impl TrustedDir {
             Err(Errno::NOENT) => return Ok(None),
             Err(e) => return Err(open_error(&path, e, false)),
         };
-        let metadata = file.metadata().map_err(|e| CacheError::io("examine", &path, e))?;
-        if !metadata.is_file() {
-            return Err(CacheError::NotAFile { path });
-        }
-        check_trust(&path, &metadata)?;
-        Ok(Some((file, metadata.len())))
+        let bytes = checked_len(&file, path)?;
+        Ok(Some((file, bytes)))
     }
 
     /// Opens or creates a file that serves as a lock between processes.
@@ -128,11 +124,7 @@ impl TrustedDir {
         let handle = rustix::fs::openat(&self.handle, name, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|e| open_error(&path, e, false))?;
         let file = File::from(handle);
-        let metadata = file.metadata().map_err(|e| CacheError::io("examine", &path, e))?;
-        if !metadata.is_file() {
-            return Err(CacheError::NotAFile { path });
-        }
-        check_trust(&path, &metadata)?;
+        checked_len(&file, path)?;
         Ok(file)
     }
 
@@ -375,6 +367,16 @@ impl Drop for FileLock {
 fn metadata(path: &Path, handle: std::os::fd::BorrowedFd<'_>) -> Result<std::fs::Metadata, CacheError> {
     let failed = |e| CacheError::io("examine", path, e);
     File::from(handle.try_clone_to_owned().map_err(failed)?).metadata().map_err(failed)
+}
+
+/// Returns the length of a regular file in bytes. Fails if the file does not meet the trust rules.
+fn checked_len(file: &File, path: PathBuf) -> Result<u64, CacheError> {
+    let metadata = file.metadata().map_err(|e| CacheError::io("examine", &path, e))?;
+    if !metadata.is_file() {
+        return Err(CacheError::NotAFile { path });
+    }
+    check_trust(&path, &metadata)?;
+    Ok(metadata.len())
 }
 
 /// Checks the trust rules: the current user owns the file or directory, and no other user can write to it.
