@@ -11,7 +11,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use glovebox::{AdviceKind, CancelToken, Correction, Execution, Outcome, Resource, Rollback, Stream};
+use glovebox::{
+    AdviceKind, CancelToken, Correction, Execution, Outcome, Resource, Rollback, Stream, internal::whole_characters,
+};
 
 use crate::terminal::{dimmed, format_count, grouped, note, printable, write_printable};
 
@@ -41,8 +43,7 @@ struct TerminalText {
 impl TerminalText {
     fn write(&mut self, out: &mut impl Write, piece: &[u8]) -> io::Result<()> {
         self.held.extend_from_slice(piece);
-        let complete = self.held.len() - incomplete_len(&self.held);
-        let rest = self.held.split_off(complete);
+        let rest = self.held.split_off(whole_characters(&self.held).len());
         let bytes = mem::replace(&mut self.held, rest);
         for (at, part) in bytes.split(|byte| *byte == b'\r').enumerate() {
             if at > 0 {
@@ -57,13 +58,6 @@ impl TerminalText {
     fn finish(&mut self, out: &mut impl Write) -> io::Result<()> {
         write_printable(out, &mem::take(&mut self.held))
     }
-}
-
-/// Returns the number of bytes at the end that form an incomplete character.
-pub(crate) fn incomplete_len(bytes: &[u8]) -> usize {
-    let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
-    let is_incomplete = str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
-    if is_incomplete { last.len() } else { 0 }
 }
 
 fn write_stream(out: &mut impl Write, text: Option<&mut TerminalText>, bytes: &[u8]) -> io::Result<()> {

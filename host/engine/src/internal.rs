@@ -15,6 +15,7 @@ use crate::{
 };
 
 pub use glovebox_runtimes::Digest;
+pub use glovebox_wasi::whole_characters;
 
 pub use crate::{
     exec::{

@@ -5,7 +5,7 @@ use std::{
     fmt::{self, Display, Write},
 };
 
-use glovebox::Untrusted;
+use glovebox::{Untrusted, internal::whole_characters};
 use serde::Serializer;
 
 /// The number of characters quoted from the start of a long text.
@@ -73,21 +73,10 @@ impl Utf8Pieces {
     /// Decodes the incomplete character of the previous chunk, if any, and `bytes`.
     pub(crate) fn next(&mut self, bytes: &[u8]) -> String {
         self.0.extend_from_slice(bytes);
-        let whole = match std::str::from_utf8(&self.0) {
-            Ok(_) => self.0.len(),
-            // Keep the start of an incomplete character (at most three bytes) for the next chunk.
-            Err(_) => self.0.len() - incomplete(&self.0),
-        };
-        let rest = self.0.split_off(whole);
+        // Keep the start of an incomplete character (at most three bytes) for the next chunk.
+        let rest = self.0.split_off(whole_characters(&self.0).len());
         String::from_utf8_lossy(&std::mem::replace(&mut self.0, rest)).into_owned()
     }
-}
-
-/// Returns the length in bytes of an incomplete character at the end of `bytes`.
-fn incomplete(bytes: &[u8]) -> usize {
-    let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
-    let is_incomplete = str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
-    if is_incomplete { last.len() } else { 0 }
 }
 
 /// Serializes untrusted text in its display form, which is escaped and shortened.

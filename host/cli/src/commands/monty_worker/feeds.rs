@@ -7,12 +7,14 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use glovebox::{CancelToken, Execution, Outcome, Resource, Started, Step, Stream, ToolAnswer, ToolError, ToolRequest};
+use glovebox::{
+    CancelToken, Execution, Outcome, Resource, Started, Step, Stream, ToolAnswer, ToolError, ToolRequest,
+    internal::whole_characters,
+};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::frame::{self, Message, event};
-use crate::output::incomplete_len;
 
 /// Maximum time for an execution to end after its last event.
 const END: Duration = Duration::from_secs(10);
@@ -122,7 +124,7 @@ fn send(stream: Stream, text: &str) {
 
 /// Removes and returns the text in a buffer, except for an incomplete character at the end.
 fn take_text(buffer: &mut Vec<u8>) -> String {
-    let rest = buffer.split_off(buffer.len().saturating_sub(incomplete_len(buffer)));
+    let rest = buffer.split_off(whole_characters(buffer).len());
     String::from_utf8_lossy(&mem::replace(buffer, rest)).into_owned()
 }
 
