@@ -4,6 +4,7 @@
 //! change without notice.
 
 use std::{
+    cell::RefCell,
     io, mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -11,7 +12,8 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    BuildError, Engine, ExecuteError, Language, RuntimeError, Stream, ToolError, ToolErrorKind, load::resolve::language,
+    BuildError, CancelToken, Engine, ExecuteError, Language, Progress, RuntimeError, Stream, ToolError, ToolErrorKind,
+    load::resolve::language,
 };
 
 pub use glovebox_runtimes::Digest;
@@ -156,6 +158,40 @@ impl OutputRelay {
 impl Drop for RelayStep<'_> {
     fn drop(&mut self) {
         self.0.state().receive = None;
+    }
+}
+
+/// A progress reporter that reports to the listener of the work on the current thread.
+pub struct ThreadProgress;
+
+type ProgressListener = (Box<dyn Fn(&str)>, CancelToken);
+
+thread_local! {
+    /// The listener of the work on this thread, and the token that cancels the work.
+    static LISTENER: RefCell<Option<ProgressListener>> = const { RefCell::new(None) };
+}
+
+impl ThreadProgress {
+    /// Runs `work`, and passes the descriptions of its slow steps to `report`. `token` cancels the work.
+    pub fn listen<R>(report: impl Fn(&str) + 'static, token: CancelToken, work: impl FnOnce() -> R) -> R {
+        LISTENER.set(Some((Box::new(report), token)));
+        let result = work();
+        LISTENER.set(None);
+        result
+    }
+}
+
+impl Progress for ThreadProgress {
+    fn message(&self, text: &str) {
+        LISTENER.with_borrow(|listener| {
+            if let Some((report, _)) = listener {
+                report(text);
+            }
+        });
+    }
+
+    fn cancelled(&self) -> bool {
+        LISTENER.with_borrow(|listener| listener.as_ref().is_some_and(|(_, token)| token.is_cancelled()))
     }
 }
 

@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Instant};
 
 use glovebox::{
     CheckpointId, Engine, EngineConfig, ExecuteError, HibernateOptions, IfExists, JsonText, Packages, Policy,
-    ResumeOptions, Sandbox, Session, SessionOptions, Suspended, internal::tool_answer,
+    ResumeOptions, Sandbox, Session, SessionOptions, Suspended,
+    internal::{ThreadProgress, tool_answer},
 };
 use napi::bindgen_prelude::{BigInt, Buffer, ToNapiValue};
 use napi_derive::napi;
@@ -13,7 +14,7 @@ use crate::{
     error::EngineFailure,
     execution::{Answer, Calls, Input, NativeEntry, NativeInput, NativePort, NativeToken, NativeTool},
     started::{NativeStarted, NativeSuspended, SuspendedInput},
-    threads::{Callback, Progress, start, start_long},
+    threads::{Callback, start, start_long},
 };
 
 /// The options of a sandbox.
@@ -256,7 +257,7 @@ impl NativeEngine {
             config.prepared = options.prepared.into_iter().map(Into::into).collect();
             config.custom_images = options.images.map(Into::into);
             config.network = Some(Arc::new(glovebox_network::Http));
-            config.progress = Arc::new(Progress);
+            config.progress = Arc::new(ThreadProgress);
             if !options.packages {
                 config.packages = Packages::None;
             }

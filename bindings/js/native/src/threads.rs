@@ -8,7 +8,6 @@
 //! Waking a thread takes as long as a short script, so an idle thread polls briefly for more work before it sleeps.
 
 use std::{
-    cell::RefCell,
     collections::VecDeque,
     hint,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -20,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::CancelToken;
+use glovebox::{CancelToken, internal::ThreadProgress};
 use napi::{
     Status,
     bindgen_prelude::{Either3, FnArgs, Function, ToNapiValue},
@@ -197,30 +196,6 @@ impl<T: ToNapiValue> EventSender<T> {
     }
 }
 
-type ProgressListener = (Box<dyn Fn(String)>, CancelToken);
-
-thread_local! {
-    /// The progress listener of the job on this thread.
-    static LISTENER: RefCell<Option<ProgressListener>> = const { RefCell::new(None) };
-}
-
-/// The engine's progress reporter, which reports to the callback of the job on this thread.
-pub(crate) struct Progress;
-
-impl glovebox::Progress for Progress {
-    fn message(&self, text: &str) {
-        LISTENER.with_borrow(|listener| {
-            if let Some((report, _)) = listener {
-                report(text.to_owned());
-            }
-        });
-    }
-
-    fn cancelled(&self) -> bool {
-        LISTENER.with_borrow(|listener| listener.as_ref().is_some_and(|(_, token)| token.is_cancelled()))
-    }
-}
-
 /// Runs `work` and converts a panic to a failure.
 pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, EngineFailure>) -> Result<T, EngineFailure> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(EngineFailure::panicked()))
@@ -247,9 +222,7 @@ pub(crate) fn start_long<T: ToNapiValue + Send + 'static>(
 ) -> napi::Result<()> {
     start(callback, move |sender| {
         let sender = sender.clone();
-        LISTENER.set(Some((Box::new(move |text| sender.send(Event::Progress(text))), token)));
-        let result = caught(work);
-        LISTENER.set(None);
-        result
+        let report = move |text: &str| sender.send(Event::Progress(text.to_owned()));
+        ThreadProgress::listen(report, token, || caught(work))
     })
 }

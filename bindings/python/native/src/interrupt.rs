@@ -6,7 +6,7 @@
 //! with any Python handler and needs no thread per execution.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::Cell,
     io::Read,
     os::{fd::AsRawFd, unix::net::UnixStream},
     sync::{
@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use glovebox::{CancelToken, Stream};
+use glovebox::{CancelToken, Stream, internal::ThreadProgress};
 use pyo3::{exceptions::PyRuntimeError, intern, prelude::*, sync::PyOnceLock, types::PyBytes};
 
 /// The number of SIGINT, which is 2 on every supported platform.
@@ -155,29 +155,6 @@ pub(crate) fn deliver(py: Python<'_>, listener: &Py<PyAny>, event: Event) -> PyR
     }
 }
 
-thread_local! {
-    /// The event channel and cancellation token of the work on this thread.
-    static LISTENER: RefCell<Option<(Sender<Event>, CancelToken)>> = const { RefCell::new(None) };
-}
-
-/// The engine's progress reporter, which sends to the event channel of the work on this thread.
-pub(crate) struct Progress;
-
-impl glovebox::Progress for Progress {
-    fn message(&self, text: &str) {
-        LISTENER.with_borrow(|listener| {
-            if let Some((events, _)) = listener {
-                // Cannot fail: `run_attended` receives until this thread has ended.
-                let _ = events.send(Event::Progress(text.to_owned()));
-            }
-        });
-    }
-
-    fn cancelled(&self) -> bool {
-        LISTENER.with_borrow(|listener| listener.as_ref().is_some_and(|(_, token)| token.is_cancelled()))
-    }
-}
-
 /// Runs `work` on another thread, and calls `attend` with its events on this thread. An exception from `attend` or from
 /// a signal handler cancels `token`, and is raised when `work` has ended.
 pub(crate) fn run_attended<T: Send>(
@@ -189,8 +166,12 @@ pub(crate) fn run_attended<T: Send>(
     let (events, mut receiver) = mpsc::channel();
     let ends = token.clone();
     let work = move || {
-        LISTENER.set(Some((events.clone(), ends)));
-        work(events)
+        let progress = events.clone();
+        let report = move |text: &str| {
+            // Cannot fail: the calling thread receives until this thread has ended.
+            let _ = progress.send(Event::Progress(text.to_owned()));
+        };
+        ThreadProgress::listen(report, ends, || work(events))
     };
     thread::scope(|scope| {
         let worker = thread::Builder::new().name("glovebox".into()).spawn_scoped(scope, work)?;

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Instant};
 
 use glovebox::{
     CancelToken, CheckpointId, Engine, EngineConfig, ExecuteError, HibernateOptions, IfExists, JsonText, Packages,
-    Policy, ResumeOptions, Sandbox, Session, SessionOptions,
+    Policy, ResumeOptions, Sandbox, Session, SessionOptions, internal::ThreadProgress,
 };
 use pyo3::{
     prelude::*,
@@ -15,7 +15,7 @@ use pyo3::{
 use crate::{
     error::{IntoException, ProcessOwned},
     execution::{Entry, Input, PyExecution, ToolInput, entry},
-    interrupt::{Event, Progress, interruptible, run_attended},
+    interrupt::{Event, interruptible, run_attended},
     started::{PyStarted, SuspendedInput, WaitingCall, suspended, waiting_calls},
 };
 
@@ -170,7 +170,7 @@ impl PyEngine {
         (config.bundles, config.prepared) = (bundles, prepared);
         config.custom_images = images;
         config.network = Some(Arc::new(glovebox_network::Http));
-        config.progress = Arc::new(Progress);
+        config.progress = Arc::new(ThreadProgress);
         if !packages {
             config.packages = Packages::None;
         }
