@@ -1,6 +1,6 @@
 //! The source of a mounted root's files, and the cache of recently read chunks.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::inode::{FileKind, InodeId};
 
@@ -81,7 +81,8 @@ pub struct FileIdentity {
 
 /// The failure of a source. The message can contain host paths and is for the embedder's log. The guest learns only
 /// that the source failed.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{message}")]
 pub struct SourceError {
     message: String,
 }
@@ -92,14 +93,6 @@ impl SourceError {
         Self { message: message.into() }
     }
 }
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for SourceError {}
 
 /// The charge in bytes per cached chunk in addition to its contents, for the two maps.
 const ENTRY_OVERHEAD_BYTES: u64 = 192;
