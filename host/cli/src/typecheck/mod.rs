@@ -92,15 +92,8 @@ pub(crate) enum CheckerMode {
 
 impl CheckerMode {
     /// Returns the value of the subcommand's option.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Concise => "concise",
-            Self::Full => "full",
-            Self::ColoredFull => "colored-full",
-            Self::Gitlab => "gitlab",
-            Self::Github => "github",
-            Self::Serve => "serve",
-        }
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     /// Returns the checker's name for the output of a single check.
@@ -398,7 +391,7 @@ mod tests {
     #[test]
     fn names_of_modes_are_values_of_the_option() {
         for mode in CheckerMode::value_variants() {
-            assert_eq!(CheckerMode::from_str(mode.name(), false), Ok(*mode));
+            assert_eq!(CheckerMode::from_str(&mode.name(), false), Ok(*mode));
         }
     }
 }
