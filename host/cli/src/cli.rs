@@ -232,9 +232,8 @@ mod tests {
             ("run a.py --fuel 5", 1, vec![]),
         ] {
             let Ok(Command::Run(run)) = read(words) else { panic!("{words}") };
-            let (found, given) = run.files_and_arguments();
-            assert_eq!(found, files, "{words}");
-            assert_eq!(given, args, "{words}");
+            assert_eq!(run.source.code.files.len(), files, "{words}");
+            assert_eq!(run.policy.args, args, "{words}");
         }
     }
 

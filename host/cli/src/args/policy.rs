@@ -56,7 +56,7 @@ pub(crate) struct PolicyArgs {
 
     /// Argument of the script; repeatable
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true, help_heading = "Policy")]
-    args: Vec<String>,
+    pub(crate) args: Vec<String>,
 
     #[command(flatten)]
     network: NetworkArgs,
@@ -212,11 +212,6 @@ impl PolicyArgs {
     /// Adds an argument for the script, after the arguments from `--arg`.
     pub(crate) fn add_argument(&mut self, argument: String) {
         self.args.push(argument);
-    }
-
-    #[cfg(test)]
-    pub(crate) fn arguments(&self) -> &[String] {
-        &self.args
     }
 
     /// Like `resolve`, but starts from `base` instead of the default policy.

@@ -424,7 +424,7 @@ mod tests {
     fn options(words: &str) -> String {
         let words = std::iter::once("glovebox").chain(words.split(' '));
         match Cli::try_parse_from(words).unwrap().command {
-            Subcommand::Run(args) => args.options().words().join(" "),
+            Subcommand::Run(args) => args.options.words().join(" "),
             Subcommand::Resume(args) => args.options.words().join(" "),
             other => panic!("{other:?}"),
         }

@@ -101,10 +101,10 @@ stderr, suspended_path, calls, command.";
 pub(crate) struct RunArgs {
     // Must be the first field: the other fields remove their values from the parsed command line.
     #[command(flatten)]
-    options: RepeatedOptions,
+    pub(crate) options: RepeatedOptions,
 
     #[command(flatten)]
-    source: SourceArgs,
+    pub(crate) source: SourceArgs,
 
     #[command(flatten)]
     runtime: RuntimeArgs,
@@ -144,7 +144,7 @@ pub(crate) struct RunArgs {
     store: StoreArgs,
 
     #[command(flatten)]
-    policy: PolicyArgs,
+    pub(crate) policy: PolicyArgs,
 }
 
 impl RunArgs {
@@ -217,16 +217,6 @@ impl RunArgs {
             return unsupported("several scripts", "run the scripts one at a time");
         }
         Ok(())
-    }
-
-    #[cfg(test)]
-    pub(crate) fn options(&self) -> &RepeatedOptions {
-        &self.options
-    }
-
-    #[cfg(test)]
-    pub(crate) fn files_and_arguments(&self) -> (usize, Vec<String>) {
-        (self.source.code.files.len(), self.policy.arguments().to_vec())
     }
 }
 
