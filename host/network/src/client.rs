@@ -335,11 +335,17 @@ const MAX_URL_BYTES: usize = UrlPatterns::MAX_URL_BYTES;
 
 /// Parses and checks a script's URL, and removes its fragment.
 pub(crate) fn parse(text: &str) -> Result<Url, String> {
-    if text.len() > MAX_URL_BYTES {
-        return Err(format!("the URL is {} bytes; the maximum is {MAX_URL_BYTES}; shorten it", text.len()));
-    }
+    check_length(text)?;
     let url = Url::parse(text).map_err(|error| format!("the URL is invalid: {error}"))?;
     check(url)
+}
+
+fn check_length(url: &str) -> Result<(), String> {
+    let bytes = url.len();
+    if bytes > MAX_URL_BYTES {
+        return Err(format!("the URL is {bytes} bytes; the maximum is {MAX_URL_BYTES}; shorten it"));
+    }
+    Ok(())
 }
 
 /// Checks a parsed URL, for example a redirect target, and removes its fragment.
@@ -350,9 +356,7 @@ fn check(mut url: Url) -> Result<Url, String> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err("the URL contains a user name or password; use the `Authorization` header instead".to_owned());
     }
-    if url.as_str().len() > MAX_URL_BYTES {
-        return Err(format!("the URL is {} bytes; the maximum is {MAX_URL_BYTES}; shorten it", url.as_str().len()));
-    }
+    check_length(url.as_str())?;
     url.set_fragment(None);
     Ok(url)
 }
