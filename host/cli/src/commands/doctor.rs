@@ -228,6 +228,11 @@ fn check_sessions(store: Option<&Path>) -> Finding {
     }
 }
 
+/// Returns advice to fetch and prepare a runtime or a tool again.
+fn prepare_again(name: &str) -> String {
+    format!("run `glovebox runtimes remove {name}`, then `glovebox runtimes prepare {name}`")
+}
+
 /// Hashes the files of a runtime and compares their digests. `glovebox run` skips this check.
 fn check_runtime(engine: &Engine, RuntimeInfo { name, fetched, prepared, bundled, .. }: &RuntimeInfo) -> Finding {
     let check = format!("runtime {name}");
@@ -239,11 +244,7 @@ fn check_runtime(engine: &Engine, RuntimeInfo { name, fetched, prepared, bundled
         }
         Ok(()) if *bundled => Finding::ok(check, "bundled; the checksums of the unpacked files match"),
         Ok(()) => Finding::ok(check, "not fetched yet; the first run fetches it"),
-        Err(error) => Finding::failed(
-            check,
-            error,
-            format!("run `glovebox runtimes remove {name}`, then `glovebox runtimes prepare {name}`"),
-        ),
+        Err(error) => Finding::failed(check, error, prepare_again(name)),
     }
 }
 
@@ -290,11 +291,7 @@ fn check_tool(engine: &Engine, ToolInfo { name, fetched, prepared, bundled, .. }
     }
     match engine.verify(name) {
         Ok(()) => Finding::ok(check, "the checksums of the fetched files match"),
-        Err(error) => Finding::failed(
-            check,
-            error,
-            format!("run `glovebox runtimes remove {name}`, then `glovebox runtimes prepare {name}`"),
-        ),
+        Err(error) => Finding::failed(check, error, prepare_again(name)),
     }
 }
 

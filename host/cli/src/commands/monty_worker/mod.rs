@@ -64,6 +64,7 @@ const GUEST: [(&str, &str); 3] = [
 /// records it.
 const FEED_SOURCE: &str = "__import__('_monty').feed()";
 const TURN_TOOL: &str = "monty_turn";
+const NOT_CONFIGURED: &str = "the session is not configured; send `configure` first";
 
 struct Worker<'a> {
     host: &'a Host,
@@ -200,10 +201,16 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
+    fn config(&self) -> anyhow::Result<&SessionConfig> {
+        self.config.as_ref().context(NOT_CONFIGURED)
+    }
+
+    fn sandbox(&self) -> anyhow::Result<&Sandbox> {
+        self.sandbox.as_ref().context(NOT_CONFIGURED)
+    }
+
     fn open(&self) -> anyhow::Result<Session> {
-        let (Some(sandbox), Some(config)) = (&self.sandbox, &self.config) else {
-            bail!("the session is not configured; send `configure` first");
-        };
+        let (sandbox, config) = (self.sandbox()?, self.config()?);
         let session = sandbox.session().context("cannot open the session")?;
         let execution = session.execute(&setup(config.recursion())).context("cannot prepare the session")?;
         ensure!(execution.outcome.is_success(), "cannot prepare the session: {}", execution.outcome.describe());
@@ -264,8 +271,7 @@ impl<'a> Worker<'a> {
         let mut answer = vec![u8::try_from(kind)?];
         answer.extend_from_slice(body);
         let mut answers = vec![ToolAnswer::value(feed.call, &json!(BASE64_STANDARD.encode(answer)))];
-        let (feed_limit, turn_limit) =
-            self.config.as_ref().context("the session is not configured; send `configure` first")?.times();
+        let (feed_limit, turn_limit) = self.config()?.times();
         let limit = feed_limit.saturating_sub(self.feed_time).min(turn_limit);
         let begun = Instant::now();
         loop {
@@ -325,7 +331,7 @@ impl<'a> Worker<'a> {
     /// there is one, and the session or the suspended execution. Suspending ends the execution, so the execution is
     /// then resumed.
     fn dump(&mut self) -> anyhow::Result<()> {
-        let Some(config) = self.config.clone() else { bail!("the session is not configured; send `configure` first") };
+        let config = self.config()?.clone();
         if self.awaits_stubs() {
             return self.fail("RuntimeError", "cannot dump while a snippet waits for the stubs of its modules");
         }
@@ -383,8 +389,7 @@ impl<'a> Worker<'a> {
         }
         self.configure(config)?;
         let event = if flags & DUMP_WAITS == 0 {
-            let sandbox = self.sandbox.as_ref().context("the session is not configured; send `configure` first")?;
-            self.session = Some(sandbox.resume(bytes, ResumeOptions::default())?);
+            self.session = Some(self.sandbox()?.resume(bytes, ResumeOptions::default())?);
             None
         } else {
             Some(self.resume(&Suspended::from_bytes(bytes, None)?)?)
@@ -395,14 +400,12 @@ impl<'a> Worker<'a> {
 
     /// Restores a snippet that waits for its client, and returns the event that its client must answer.
     fn resume(&mut self, suspended: &Suspended) -> anyhow::Result<(u64, Vec<u8>)> {
-        let sandbox = self.sandbox.as_ref().context("the session is not configured; send `configure` first")?;
-        let session = sandbox.resume_suspended_session(suspended, ResumeOptions::default())?;
+        let session = self.sandbox()?.resume_suspended_session(suspended, ResumeOptions::default())?;
         let (cancel, printer) = (CancelToken::new(), self.printer.clone());
         let started = session.start(suspended.request().on_output(printer.listener()).cancel(&cancel))?;
         // Resuming repeats the snippet's computations. Their limit is the client's limit or the default limit,
         // whichever is higher.
-        let (feed_limit, _) =
-            self.config.as_ref().context("the session is not configured; send `configure` first")?.times();
+        let (feed_limit, _) = self.config()?.times();
         let Step::NeedsTools(calls) = started.advance(Vec::new(), Some(feed_limit.max(DEFAULT_FEED)))? else {
             bail!("the suspended snippet is not waiting for a call");
         };
