@@ -1,6 +1,6 @@
 //! Responses with the outcome of an execution, and errors as problem documents (RFC 9457).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Display};
 
 use axum::{
     Extension,
@@ -26,7 +26,7 @@ use crate::{
     byte_budget::Room,
     executor::{ExecutionFiles, FinishedJob},
     json::json_len,
-    text::shown,
+    text::{quoted, shown},
 };
 
 /// Maximum total size of the files in a response, in bytes before base64 encoding.
@@ -183,6 +183,11 @@ impl Problem {
     /// Creates a problem for an invalid request, with status 400.
     pub(crate) fn invalid(detail: impl Into<Untrusted>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid-argument", detail)
+    }
+
+    /// Creates a problem for a request body that cannot be parsed.
+    pub(crate) fn invalid_body(error: impl Display) -> Self {
+        Self::invalid(format!("the request body is invalid: {}", quoted(error)))
     }
 }
 

@@ -25,7 +25,6 @@ use crate::{
     Service, ServiceError, Tenant,
     byte_budget::{BudgetExhausted, ByteBudget, ClientProcess, Room},
     tenant::ReplyRooms,
-    text::quoted,
 };
 
 pub(crate) use crate::byte_budget::ChargedBytes;
@@ -307,9 +306,7 @@ impl ReadBody {
             // Charge the body twice, because the value contains copies of the body's strings.
             self.grow(2 * len)?;
         }
-        let value = serde_json::from_slice(&self.bytes);
-        let value =
-            value.map_err(|error| Problem::invalid(format!("the request body is invalid: {}", quoted(error))))?;
+        let value = serde_json::from_slice(&self.bytes).map_err(Problem::invalid_body)?;
         let total = len + parsed_bytes(&value)?;
         self.grow(total)?;
         let Self { bytes, mut held, .. } = self;

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     ChangeResult, ServiceError, SessionPage, SessionSummary, SessionTarget, Tenant, byte_budget::Room,
-    executor::FileOperation, text::quoted,
+    executor::FileOperation,
 };
 
 /// Responds with a session's description. `ETag` contains its generation.
@@ -217,11 +217,7 @@ pub(crate) async fn set_variable(
             let (bytes, held) = read.into_parts();
             let text = String::from_utf8(bytes)
                 .map_err(|_| Problem::invalid("the request body is not UTF-8; send JSON in UTF-8"))?;
-            let json = JsonText::new(text);
-            Ok((
-                json.map_err(|error| Problem::invalid(format!("the request body is invalid: {}", quoted(error))))?,
-                held,
-            ))
+            Ok((JsonText::new(text).map_err(Problem::invalid_body)?, held))
         })
         .await?;
     Ok(changed_response(tenant.set_variable(target, name, json, held).await?.generation))

@@ -34,7 +34,6 @@ use crate::{
     byte_budget::{BudgetExhausted, ChargedBytes},
     http::{BodyBudget, HttpConfig, Names, PIECE_BYTES, Problem, Tenants, charged_bytes, count_answer},
     json::{JsonCost, json_len},
-    text::quoted,
 };
 
 /// Maximum number of connected clients per tenant that use a protocol version before 2026-07-28. The server holds a
@@ -200,8 +199,7 @@ struct Message<'a> {
 impl<'a> Message<'a> {
     /// Parses a message. Fails if a field occurs twice, because the protocol library could use the other value.
     fn parse(body: &'a [u8]) -> Result<Self, Problem> {
-        let message = serde_json::from_slice(body);
-        message.map_err(|error| Problem::invalid(format!("the request body is invalid: {}", quoted(error))))
+        serde_json::from_slice(body).map_err(Problem::invalid_body)
     }
 
     /// Rejects an overlong request ID, because the response would repeat it.
