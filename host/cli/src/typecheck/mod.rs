@@ -13,7 +13,6 @@
 //! | `declarations` | the globals of scripts and of sessions |
 //! | `findings` | reading the program's output |
 //! | `idioms` | errors that valid scripts cause |
-//! | `packages` | errors that packages explain |
 //! | `package_types` | types of packages that users add |
 //! | `shared_reads` | reading packages once, for all checks |
 //! | `snippets` | snippets that run one after the other in a session |
@@ -25,7 +24,6 @@ mod declarations;
 mod findings;
 mod idioms;
 mod package_types;
-mod packages;
 mod shared_reads;
 mod snippets;
 mod targets;
@@ -51,9 +49,8 @@ pub(crate) use self::snippets::{ModuleStub, SnippetError, SnippetFormat, TypedSn
 use self::{
     assigned::AssignedAttributes,
     findings::MAX_DIAGNOSTICS,
-    idioms::Idioms,
+    idioms::{Idioms, PackageUses},
     package_types::{AddedPackages, PackageTypes},
-    packages::PackageUses,
     shared_reads::ReadError,
     warm::{ServerKey, WarmCheckError, WarmPool},
 };
