@@ -74,11 +74,6 @@ impl Pages {
         pages.all(|(number, page)| number.checked_mul(page_bytes).is_some_and(|at| write(at, page.as_slice())))
     }
 
-    /// Returns `true` if all pages fit in a memory of `memory_bytes`.
-    pub fn fit_in(&self, memory_bytes: u64) -> bool {
-        self.0.last().is_none_or(|(last, _)| (u64::from(*last) + 1).saturating_mul(PAGE_BYTES as u64) <= memory_bytes)
-    }
-
     /// Returns the number of pages.
     pub fn count(&self) -> usize {
         self.0.len()
@@ -162,13 +157,10 @@ mod tests {
     fn pages_must_ascend_within_the_memory() {
         let page = Arc::new([7; PAGE_BYTES]);
         let mut pages = Pages::default();
-        assert!(pages.fit_in(0));
         assert!(pages.push(1, Arc::clone(&page)));
         assert!(!pages.push(1, Arc::clone(&page)), "twice");
         assert!(!pages.push(0, Arc::clone(&page)), "back");
         assert_eq!(pages.count(), 1);
-        let least = 2 * PAGE_BYTES as u64;
-        assert_eq!([least - 1, least, least + 1].map(|bytes| pages.fit_in(bytes)), [false, true, true]);
         assert!(!pages.write_to(&mut [0; PAGE_BYTES]));
         let mut memory = [0; 2 * PAGE_BYTES];
         assert!(pages.write_to(&mut memory));
