@@ -91,11 +91,13 @@ fn built(script: &str, names: &[&str]) -> BTreeSet<String> {
         .unwrap_or_else(|error| panic!("`{script}` cannot be run: {error}"));
     let printed = String::from_utf8_lossy(&output.stderr);
     let is_missing = |line: &&str| line.contains(MISSING);
-    let missing =
+    let missing: BTreeSet<String> =
         printed.lines().filter(is_missing).filter_map(|line| Some(line.split_once(": ")?.1.to_owned())).collect();
     // Shows the script's other messages, such as a compiler's errors.
     if !output.status.success() {
         printed.lines().filter(|line| !is_missing(line)).for_each(|line| eprintln!("{line}"));
+        // Otherwise, the tests would use old components.
+        assert!(!missing.is_empty(), "`{script}` failed");
     }
     missing
 }

@@ -129,6 +129,14 @@ pub const EXCEPTIONS: &[Exception] = &[
                  `SyntaxError`.",
     },
     Exception {
+        cases: &["python/session-seeded-generators"],
+        hosts: &Host::ALL,
+        differs: DifferenceKind::Outcome,
+        only_blocking: false,
+        reason: "The provider's random numbers are always seeded, and seeded numbers continue in a resumed session. \
+                 With the engine's default, the host's entropy, a resumed session draws new numbers.",
+    },
+    Exception {
         cases: &["javascript/import-computed-builtin"],
         hosts: &Host::ALL,
         differs: DifferenceKind::Outcome,

@@ -94,14 +94,16 @@ pub(super) fn fill_holes(guest: &mut Guest<'_>, first: u32) -> Result<(), Driver
 }
 
 /// Allocates the free slots in the engine's arenas. Each size also receives one slot of a new arena, in the free memory
-/// of one of the segments that start at `firsts`.
+/// of one of the segments that start at `firsts`, or in new memory.
 pub(super) fn fill_arenas(guest: &mut Guest<'_>, firsts: [u32; 2]) -> Result<(), DriverError> {
     let free: Vec<_> = firsts.into_iter().flat_map(|first| free_chunks(guest, first)).collect();
+    let end = guest.machine.memory_bytes();
     for size in (1..=MAX_SLOT_STEPS).map(|steps| steps * SLOT_STEP_BYTES) {
         let mut slots = 0..MAX_FREE_SLOTS;
         loop {
             let at = guest.call_word("js_malloc_rt", &[guest.runtime, size].map(Value::I32))?;
-            if free.iter().any(|chunk| at > chunk.at && at - chunk.at < chunk.size) {
+            let is_in_free_memory = free.iter().any(|chunk| at > chunk.at && at - chunk.at < chunk.size);
+            if is_in_free_memory || u64::from(at) >= end {
                 break;
             }
             if at == 0 || slots.next().is_none() {
