@@ -198,7 +198,7 @@ fn run(mut poll: impl FnMut(&mut Context<'_>) -> Poll<()>, waits: bool) {
 }
 
 /// Calls `work` with this executor as the current one.
-fn as_executor<R>(work: impl FnOnce() -> R) -> R {
+pub(super) fn as_executor<R>(work: impl FnOnce() -> R) -> R {
     let mut executor = Executor {
         version: VERSION,
         data: ptr::from_ref(&IDENTITY).cast_mut().cast(),

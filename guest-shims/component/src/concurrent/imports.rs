@@ -1,6 +1,8 @@
 //! The component's imports of version 0.3.0: the clocks and the tools. While the component waits for them, its host
 //! runs other components.
 
+#[cfg(feature = "tools")]
+use std::future::poll_fn;
 #[cfg(feature = "clock")]
 use std::{
     pin::pin,
@@ -83,6 +85,8 @@ impl ToolHost for HostTools {
         let HostCall { name, arguments, index, session_id, timeout } = call;
         let timeout_ms = Some(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
         let info = tools::CallInfo { id: index as u64, session_id, timeout_ms };
-        Box::pin(tools::call(name, arguments, info))
+        let mut call = Box::pin(tools::call(name, arguments, info));
+        // The executor of the task would not deliver the answer to a guest that polls without waiting.
+        Box::pin(poll_fn(move |cx| blocking::as_executor(|| call.as_mut().poll(cx))))
     }
 }
