@@ -19,8 +19,8 @@ const PROVIDERS: [(&str, u64, &[&str]); 6] = [
     ("glovebox-closed", 33 * MB, &["python", "javascript"]),
     ("glovebox-python", 30 * MB + 9 * MB / 10, &["python"]),
     ("glovebox-python-closed", 30 * MB + 9 * MB / 10, &["python"]),
-    ("glovebox-javascript", 4 * MB, &["javascript"]),
-    ("glovebox-javascript-closed", 4 * MB, &["javascript"]),
+    ("glovebox-javascript", 4 * MB + MB / 10, &["javascript"]),
+    ("glovebox-javascript-closed", 4 * MB + MB / 10, &["javascript"]),
 ];
 
 /// The imports that open providers may have: the tools with their types, a clock, and a way to wait.
