@@ -387,6 +387,10 @@ pub struct ExportList {
     /// imported again. Supports exactly two binaries, and rejects all others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awaited_modules: bool,
+    /// Ranges of functions. Within these functions, calls of short functions in the same ranges are replaced with the
+    /// functions' bodies. Each range has the first index and the index after the last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inlined: Vec<(u32, u32)>,
     /// Globals to export. Maps export names to global indices.
     #[serde(default)]
     pub globals: BTreeMap<String, u32>,

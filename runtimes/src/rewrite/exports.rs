@@ -13,7 +13,7 @@ use wasmparser::{Name, Payload, RefType, Table, TableInit, ValType as ParsedType
 use super::{
     RewriteError,
     function_wrappers::{self, Wrapper},
-    index_of, numpy, quickjs,
+    index_of, inlining, numpy, quickjs,
     sections::{EncodedSection, Exports, SectionChange, Sections, bound, entries, extended_section},
 };
 use crate::{Callback, ExportList, FunctionId};
@@ -116,6 +116,11 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<BootableModule, 
     let wrappers = wrappers(list, &found)?;
     if !wrappers.is_empty() {
         bytes = function_wrappers::wrap(&bytes, &wrappers)?;
+    }
+    if !list.inlined.is_empty() {
+        // Wrapped functions were moved to the end.
+        let ranges: Vec<_> = list.inlined.iter().copied().chain([(counts.functions, u32::MAX)]).collect();
+        bytes = inlining::inline(&bytes, &ranges)?;
     }
     Ok(BootableModule { bytes, globals })
 }

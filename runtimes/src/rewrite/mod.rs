@@ -7,6 +7,7 @@
 mod exports;
 mod function_wrappers;
 mod image;
+mod inlining;
 mod numpy;
 mod parts;
 mod quickjs;

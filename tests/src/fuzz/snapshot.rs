@@ -24,6 +24,7 @@ pub fn snapshot(data: &[u8]) {
         path_finder: None,
         mixed_hash: None,
         wide_integers: false,
+        inlined: Vec::new(),
         call_sites: false,
         awaited_modules: false,
         globals: BTreeMap::from([("g".into(), u32::from(tail.byte()))]),

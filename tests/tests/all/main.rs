@@ -46,6 +46,7 @@ mod recycled;
 mod reference;
 mod repository;
 mod requests;
+mod rewritten;
 mod rollback;
 mod runtimes;
 mod security;
