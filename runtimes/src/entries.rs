@@ -377,6 +377,10 @@ pub struct ExportList {
     /// `true` to change numpy's default integer to 64 bits. Supports exactly one binary, and rejects all others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wide_integers: bool,
+    /// `true` if CPython allocates small blocks with mimalloc and all other blocks with `malloc`. The driver selects
+    /// CPython's mimalloc allocator. Supports exactly one binary, and rejects all others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub two_allocators: bool,
     /// `true` if QuickJS records where each call begins. Adds the global `__callee_namer`, which contains the address
     /// of a function value. That function returns the error message for a callee that is not a function or constructor,
     /// and for a value that is not iterable or cannot be destructured. Supports exactly one binary, and rejects all

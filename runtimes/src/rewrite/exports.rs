@@ -11,7 +11,7 @@ use wasm_encoder::{
 use wasmparser::{Name, Payload, RefType, Table, TableInit, ValType as ParsedType};
 
 use super::{
-    RewriteError,
+    RewriteError, allocator,
     function_wrappers::{self, Wrapper},
     index_of, inlining, numpy, quickjs,
     sections::{EncodedSection, Exports, SectionChange, Sections, bound, entries, extended_section},
@@ -68,6 +68,8 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<BootableModule, 
     let module = widened.as_deref().or(located.as_deref()).unwrap_or(module);
     let completed = list.awaited_modules.then(|| quickjs::complete_modules(module)).transpose()?;
     let module = completed.as_deref().unwrap_or(module);
+    let prepared = list.two_allocators.then(|| allocator::prepare(module)).transpose()?;
+    let (module, table) = prepared.as_ref().map_or((module, 0), |(bytes, table)| (bytes.as_slice(), *table));
     let sections = Sections::read(module)?;
     let counts = sections.counts()?;
     let mut exports = Exports::of(&sections)?;
@@ -77,7 +79,8 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<BootableModule, 
     let framed = list.framed.iter().map(String::as_str);
     let finder = list.path_finder.iter().filter_map(FunctionId::name);
     let hash = list.mixed_hash.as_deref();
-    let named = wanted.iter().copied().chain(framed).chain(finder).chain(hash);
+    let allocator = allocator::names().filter(|_| list.two_allocators);
+    let named = wanted.iter().copied().chain(framed).chain(finder).chain(hash).chain(allocator);
     let found = function_indices(&sections, &named.collect())?;
     // Add the exports in the recipe's order, without duplicates.
     for name in list.functions.iter().filter(|name| wanted.contains(name.as_str())) {
@@ -113,7 +116,10 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<BootableModule, 
     let mut changed = add_callbacks(&sections, &list.callbacks, &mut exports)?;
     changed.push(SectionChange::to(exports.section()));
     let mut bytes = sections.rebuild(changed);
-    let wrappers = wrappers(list, &found)?;
+    let mut wrappers = wrappers(list, &found)?;
+    if list.two_allocators {
+        wrappers.extend(allocator::wrappers(table, &found)?);
+    }
     if !wrappers.is_empty() {
         bytes = function_wrappers::wrap(&bytes, &wrappers)?;
     }

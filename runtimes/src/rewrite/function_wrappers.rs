@@ -10,6 +10,7 @@ use wasm_encoder::{BlockType, CodeSection, Function, FunctionSection, MemArg, Se
 use wasmparser::{BinaryReader, CodeSectionReader, CompositeInnerType, Payload, ValType};
 
 use super::RewriteError;
+use super::allocator::Replacement;
 use super::sections::{SectionChange, Sections, bound};
 
 /// The size of a frame in bytes. The C stack is aligned to 16 bytes.
@@ -34,6 +35,8 @@ pub(super) enum Wrapper {
     /// Mixes the bits of a 32-bit hash. QuickJS hashes an integer key of a `Map` as a double, whose low bits are zero,
     /// and takes the low bits of the hash as the bucket. Without mixing, most integers share a few buckets.
     MixedHash,
+    /// Chooses between two allocators.
+    Allocator(Replacement),
 }
 
 /// Replaces each function with a wrapper that calls it. The wrapped functions are moved to the end of the module, so
@@ -61,6 +64,10 @@ pub(super) fn wrap(module: &[u8], functions: &BTreeMap<u32, Wrapper>) -> Result<
             Wrapper::Frame { stack_pointer } => {
                 check_stack_pointer(&sections, stack_pointer)?;
                 framed_call(old, parameters.len(), stack_pointer)
+            }
+            Wrapper::Allocator(replacement) if parameters.len() == replacement.parameters() => replacement.body(old),
+            Wrapper::Allocator(_) => {
+                return Err(unsupported(format!("its function {index} is not a function of CPython's allocator")));
             }
             Wrapper::EmptyPath if *parameters == PATH_FINDER => path_finder_call(old),
             Wrapper::MixedHash if *results == [ValType::I32] => mixed_hash(old, parameters.len()),

@@ -4,6 +4,7 @@
 //! The input is untrusted: a damaged or hostile module results in a [`RewriteError`], in time and memory proportional
 //! to its length. The output depends only on the input, because the digest of a prepared module identifies it.
 
+mod allocator;
 mod exports;
 mod function_wrappers;
 mod image;

@@ -23,6 +23,7 @@ fn list(functions: &[&str], globals: &[(&str, u32)], tables: &[(&str, u32)]) -> 
         indices: BTreeMap::new(),
         framed: Vec::new(),
         wide_integers: false,
+        two_allocators: false,
         inlined: Vec::new(),
         call_sites: false,
         awaited_modules: false,

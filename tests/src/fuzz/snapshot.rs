@@ -24,6 +24,7 @@ pub fn snapshot(data: &[u8]) {
         path_finder: None,
         mixed_hash: None,
         wide_integers: false,
+        two_allocators: false,
         inlined: Vec::new(),
         call_sites: false,
         awaited_modules: false,

@@ -112,3 +112,100 @@ fn inlined_functions_return_what_they_returned_before() {
     }
     assert_eq!(call(&mut after, "countdowns", &[3]), Some(12));
 }
+
+/// Stand-ins for the functions of CPython's allocators. `malloc` returns addresses from 1 MiB, and mimalloc returns
+/// addresses from a segment. `log` returns the number of the function that was called last.
+const ALLOCATORS: &str = r#"(module
+    (memory (export "memory") 512)
+    (data (i32.const 26118348) "\0a\00\00\00") (data (i32.const 26118508) "\00\00\02\00")
+    (table 1 funcref)
+    (global $log (mut i32) (i32.const 0)) (global $freed (mut i32) (i32.const 0))
+    (func (export "log") (result i32) (global.get $log))
+    (func (export "freed") (result i32) (global.get $freed))
+    (func $_PyMem_RawMalloc (export "raw_malloc") (param i32 i32) (result i32) (global.set $log (i32.const 1)) (i32.const 0x100000))
+    (func $_PyMem_RawCalloc (param i32 i32 i32) (result i32) (global.set $log (i32.const 2)) (i32.const 0x100000))
+    (func $_PyMem_RawRealloc (param i32 i32 i32) (result i32) (global.set $log (i32.const 3)) (i32.const 0x100000))
+    (func $_PyMem_RawFree (param i32 i32) (global.set $log (i32.const 4)))
+    (func $_PyMem_MiMalloc (export "malloc") (param i32 i32) (result i32) (global.set $log (i32.const 5)) (i32.const 0x400020))
+    (func $_PyMem_MiCalloc (export "calloc") (param i32 i32 i32) (result i32) (global.set $log (i32.const 6)) (i32.const 0x400020))
+    (func $_PyMem_MiRealloc (export "realloc") (param i32 i32 i32) (result i32) (global.set $log (i32.const 7)) (i32.const 0x400040))
+    (func $_PyMem_MiFree (param i32 i32) (global.set $log (i32.const 8)) (global.set $freed (local.get 1)))
+    (func (export "free") (param i32 i32) (result i32) (call $_PyMem_MiFree (local.get 0) (local.get 1)) (global.get $log))
+    (func $_PyObject_MiMalloc (param i32 i32) (result i32) (i32.const 0))
+    (func $_PyObject_MiCalloc (param i32 i32 i32) (result i32) (i32.const 0))
+    (func $_PyObject_MiRealloc (param i32 i32 i32) (result i32) (i32.const 0))
+    (func $_PyObject_MiFree (param i32 i32))
+    (func $_mi_prim_alloc (param i32 i32 i32 i32 i32 i32 i32) (result i32)
+        (i32.store (local.get 6) (local.get 1)) (local.get 2))
+    (func (export "take") (param $address i32) (param $size i32) (param $error i32) (result i32)
+        (call $_mi_prim_alloc (local.get $size) (local.get $address) (local.get $error)
+            (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 16)))
+    (func (export "word") (param i32) (result i32) (i32.load (local.get 0)))
+    (func (export "set") (param i32 i32) (result i32) (i32.store (local.get 0) (local.get 1)) (i32.const 0)))"#;
+
+const MIB: i32 = 1 << 20;
+/// The address of the table of segments: the page after the memory.
+const TABLE: i32 = 512 << 16;
+
+#[test]
+fn small_blocks_belong_to_mimalloc_and_large_blocks_to_malloc() {
+    let list = ExportList { two_allocators: true, ..ExportList::default() };
+    let mut guest = instance(ALLOCATORS, &list);
+    let mut logged = |name: &str, arguments: &[i32]| {
+        call(&mut guest, name, arguments).unwrap();
+        call(&mut guest, "log", &[]).unwrap()
+    };
+    assert_eq!(logged("take", &[4 * MIB, 4 * MIB, 0]), 0);
+    let sizes = [0, 512, 513, -1].map(|size| logged("malloc", &[0, size]));
+    assert_eq!(sizes, [5, 5, 1, 1]);
+    // The last product has 33 bits.
+    let products = [(8, 64), (9, 57), (0, 600), (0x1_0000, 0x1_0000)].map(|(n, size)| logged("calloc", &[0, n, size]));
+    assert_eq!(products, [6, 2, 6, 2]);
+    let (small, large) = (4 * MIB + 32, MIB);
+    assert_eq!([small, large, 0].map(|block| logged("free", &[0, block])), [8, 4, 4]);
+    let resized = [(0, 512), (0, 513), (large, 8), (large, 600), (small, 512)];
+    assert_eq!(resized.map(|(block, size)| logged("realloc", &[0, block, size])), [7, 3, 3, 3, 7]);
+}
+
+#[test]
+fn small_block_that_becomes_large_is_copied_and_freed() {
+    let mut guest = instance(ALLOCATORS, &ExportList { two_allocators: true, ..ExportList::default() });
+    call(&mut guest, "take", &[4 * MIB, 4 * MIB, 0]);
+    // The second block is the last one of the segment. Bytes after the segment are not copied.
+    for (block, copied) in [(4 * MIB + 32, 512), (8 * MIB - 16, 16)] {
+        for offset in [copied - 4, copied] {
+            call(&mut guest, "set", &[block + offset, 77]);
+            call(&mut guest, "set", &[MIB + offset, 0]);
+        }
+        assert_eq!(call(&mut guest, "realloc", &[0, block, 4000]), Some(MIB));
+        assert_eq!(call(&mut guest, "freed", &[]), Some(block));
+        let words = [copied - 4, copied].map(|offset| call(&mut guest, "word", &[MIB + offset]));
+        assert_eq!(words, [Some(77), Some(0)]);
+    }
+}
+
+/// Returns the words of the table that are not zero, with their offsets.
+fn recorded(guest: &mut (Store<()>, Instance)) -> Vec<(i32, i32)> {
+    let words = (0..1024).step_by(4).map(|at| (at, call(guest, "word", &[TABLE + at]).unwrap()));
+    words.filter(|(_, word)| *word != 0).collect()
+}
+
+#[test]
+fn only_whole_segments_that_mimalloc_took_are_recorded() {
+    let mut guest = instance(ALLOCATORS, &ExportList { two_allocators: true, ..ExportList::default() });
+    let taken = [(3 * MIB, 4 * MIB, 0), (8 * MIB, 4 * MIB - 1, 0), (12 * MIB, 8 * MIB, 12), (-5 * MIB, 5 * MIB, 0)];
+    for (address, size, error) in taken {
+        assert_eq!(call(&mut guest, "take", &[address, size, error]), Some(error));
+    }
+    assert_eq!(recorded(&mut guest), [(1020, 1 << 24)]);
+    call(&mut guest, "take", &[7 * MIB, 12 * MIB, 0]);
+    assert_eq!(recorded(&mut guest), [(0, 1 << 16 | 1 << 24), (1020, 1 << 24)]);
+}
+
+#[test]
+fn unexpected_value_of_an_option_is_an_error() {
+    let text = ALLOCATORS.replace(r#""\0a\00"#, r#""\0b\00"#);
+    let list = ExportList { two_allocators: true, ..ExportList::default() };
+    let error = rewrite::with_exports(&wat::parse_str(text).unwrap(), &list).unwrap_err().to_string();
+    assert!(error.contains("mimalloc's purge_delay"), "{error}");
+}

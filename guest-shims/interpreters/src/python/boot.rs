@@ -323,13 +323,21 @@ fn boot_command(machine: &mut dyn Machine) -> Result<(), DriverError> {
     }
 }
 
+/// CPython's `PYMEM_ALLOCATOR_MIMALLOC`.
+const MIMALLOC: u32 = 7;
+
 /// Creates a reactor's interpreter.
 fn start_reactor(machine: &mut dyn Machine) -> Result<(), DriverError> {
     machine.wasi().allow_parking(false);
     // Until it is first entered, this build answers calls for the clock, random numbers and file status itself, with
     // zeros and a fixed date. Calling `shutdown` enters it without any other effect. The argument 1 stands for
     // `PYTHONHASHSEED=0`, without which the image would not be deterministic.
-    let calls = [("_initialize", &[][..]), ("shutdown", &[]), ("init_interpreter", &[Value::I32(1)])];
+    let calls = [
+        ("_initialize", &[][..]),
+        ("shutdown", &[]),
+        ("_PyMem_SetupAllocators", &[Value::I32(MIMALLOC)]),
+        ("init_interpreter", &[Value::I32(1)]),
+    ];
     for (function, args) in calls {
         let called = machine.call(Callee::Export(function), args);
         called.map_err(|error| failure(machine, &error.to_string()))?;
