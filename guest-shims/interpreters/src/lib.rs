@@ -8,6 +8,7 @@
 //! and the provider component with a few intrinsics. The crate is not the security boundary: a guest that damages its
 //! driver only misreports its own results.
 
+mod heap;
 mod javascript;
 mod machine;
 mod persist;

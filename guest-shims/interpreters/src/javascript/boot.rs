@@ -11,9 +11,9 @@ use super::{
     library::{FILES, compiled},
     state::{Addresses, BootedGuest},
     structures::{fault, limit_stack},
-    wipe::{fill_arenas, fill_holes, wipe_free_memory},
+    wipe::fill_arenas,
 };
-use crate::{Anchors, DriverError, Machine, Value};
+use crate::{Anchors, DriverError, Machine, Value, heap};
 
 /// The size of the shadow stack for scripts, in bytes: room for 1,000 levels of plain functions. QuickJS checks only
 /// the shadow stack, but frames also use the native stack, at most 25 times as much (`JSON.parse`, nested parentheses).
@@ -218,13 +218,13 @@ pub(super) fn settle(
     // The allocator's second segment starts after the new stack, at the next aligned address.
     let segments = [first_chunk, stack_top.saturating_add(CHUNK_ALIGNMENT)];
     for first in segments {
-        fill_holes(&mut booted.guest, first)?;
+        heap::fill_holes(booted.guest.machine, first, "malloc")?;
     }
     if build.has_arenas {
         fill_arenas(&mut booted.guest, segments)?;
     }
     for first in segments {
-        wipe_free_memory(&mut booted.guest, first)?;
+        heap::wipe_free_memory(booted.guest.machine, first)?;
     }
     if booted.rejection()?.is_some() {
         return Err(fault("a boot script left a rejected promise"));

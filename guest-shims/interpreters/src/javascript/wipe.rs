@@ -1,13 +1,7 @@
-//! Cleans up the allocator's free memory and the list of objects after boot.
+//! Cleans up the engine's arenas and the list of objects after boot.
 //!
-//! Free memory contains remains of sources and compiled code, and an image stores every page that is not zero. There
-//! are also holes between live chunks. Scripts would fill the holes one by one, so an execution would write to pages
-//! all over the image. QuickJS-NG 0.17 divides larger blocks, the arenas, into slots for small objects, and the arenas
-//! have such holes too.
-//!
-//! The builds use wasi-libc's dlmalloc. Each chunk is preceded by its size and two bits. One bit is set if the previous
-//! chunk is in use, the other if the chunk itself is in use. A free chunk starts with links and repeats its size at the
-//! end. Memory with any other content is left alone, because a large image does less harm than a damaged one.
+//! QuickJS-NG 0.17 divides larger blocks, the arenas, into slots for small objects. Like the heap (see [`heap`]), the
+//! arenas have holes between live objects.
 //!
 //! The module also hides the objects created at boot from the interpreter's cycle collector, like `gc.freeze()` in
 //! Python. A collection decrements the reference counts of all objects on the runtime's list and then restores them. A
@@ -18,22 +12,8 @@
 //! and then restores it.
 
 use super::{guest::Guest, state::BootedGuest, structures::fault};
-use crate::{DriverError, Value};
+use crate::{DriverError, Value, heap};
 
-// The flags in the low bits of a chunk's size field.
-const PREVIOUS_IN_USE: u32 = 1;
-const IN_USE: u32 = 2;
-const FLAGS: u32 = 7;
-/// The size of the fields before a chunk's memory: the size of a free previous chunk, and the chunk's own size.
-const HEADER_BYTES: u32 = 8;
-/// A chunk's size minus its usable memory. The end of a chunk in use overlaps the header of the next chunk.
-const OVERHEAD_BYTES: u32 = 4;
-/// The size of the links in a large free chunk: two neighbours, two children, a parent and an index.
-const LINKS_BYTES: u32 = 24;
-/// Maximum size of the data after the last chunk of a segment.
-const MAX_FOOT_BYTES: u32 = 128;
-/// Maximum size of a hole. A larger free chunk is free space.
-const MAX_HOLE_BYTES: u32 = 16 << 10;
 /// The slots of an arena have one size, a multiple of this.
 const SLOT_STEP_BYTES: u32 = 8;
 /// The largest size of a slot, in steps.
@@ -41,62 +21,10 @@ const MAX_SLOT_STEPS: u32 = 63;
 /// Maximum number of free slots of one size.
 const MAX_FREE_SLOTS: u32 = 1 << 16;
 
-struct FreeRange {
-    at: u32,
-    size: u32,
-    /// `true` for the last chunk of its segment.
-    is_last: bool,
-}
-
-/// Returns the free chunks of a segment, starting at the chunk whose memory is at `first`.
-fn free_chunks(guest: &mut Guest<'_>, first: u32) -> Vec<FreeRange> {
-    let mut found = Vec::new();
-    let mut at = first.saturating_sub(HEADER_BYTES);
-    loop {
-        let Ok(head) = guest.read_word(at.saturating_add(4)) else { return found };
-        let size = head & !FLAGS;
-        let Some(next) = at.checked_add(size).filter(|_| size >= 2 * HEADER_BYTES && size.is_multiple_of(8)) else {
-            return found;
-        };
-        let (Ok(repeated), Ok(next_head)) = (guest.read_word(next), guest.read_word(next.saturating_add(4))) else {
-            return found;
-        };
-        if head & IN_USE == 0 {
-            let is_known_free = repeated == size && next_head & PREVIOUS_IN_USE == 0;
-            // The segment's last chunk has no successor.
-            let is_last = next_head & FLAGS == 0 && next_head <= MAX_FOOT_BYTES;
-            if !is_known_free && !is_last {
-                return found;
-            }
-            found.push(FreeRange { at, size, is_last });
-            if is_last {
-                return found;
-            }
-        }
-        at = next;
-    }
-}
-
-/// Permanently allocates the small free chunks, so that a script's allocations are contiguous.
-pub(super) fn fill_holes(guest: &mut Guest<'_>, first: u32) -> Result<(), DriverError> {
-    let mut holes: Vec<u32> = free_chunks(guest, first)
-        .into_iter()
-        .filter(|chunk| !chunk.is_last && chunk.size <= MAX_HOLE_BYTES)
-        .map(|chunk| chunk.size)
-        .collect();
-    // Largest first: the allocator takes the smallest chunk that fits, and each size is requested as often as it
-    // occurs.
-    holes.sort_unstable_by(|one, other| other.cmp(one));
-    for size in holes {
-        guest.allocate(size.saturating_sub(OVERHEAD_BYTES))?;
-    }
-    Ok(())
-}
-
 /// Allocates the free slots in the engine's arenas. Each size also receives one slot of a new arena, in the free memory
 /// of one of the segments that start at `firsts`, or in new memory.
 pub(super) fn fill_arenas(guest: &mut Guest<'_>, firsts: [u32; 2]) -> Result<(), DriverError> {
-    let free: Vec<_> = firsts.into_iter().flat_map(|first| free_chunks(guest, first)).collect();
+    let free: Vec<_> = firsts.into_iter().flat_map(|first| heap::free_chunks(guest.machine, first)).collect();
     let end = guest.machine.memory_bytes();
     for size in (1..=MAX_SLOT_STEPS).map(|steps| steps * SLOT_STEP_BYTES) {
         let mut slots = 0..MAX_FREE_SLOTS;
@@ -109,18 +37,6 @@ pub(super) fn fill_arenas(guest: &mut Guest<'_>, firsts: [u32; 2]) -> Result<(),
             if at == 0 || slots.next().is_none() {
                 return Err(fault(format!("it has too many free slots of {size} bytes")));
             }
-        }
-    }
-    Ok(())
-}
-
-/// Zeroes the free chunks of a segment, starting at the chunk whose memory is at `first`.
-pub(super) fn wipe_free_memory(guest: &mut Guest<'_>, first: u32) -> Result<(), DriverError> {
-    for FreeRange { at, size, .. } in free_chunks(guest, first) {
-        let from = at + HEADER_BYTES + LINKS_BYTES;
-        if let Some(bytes) = (at + size).checked_sub(from) {
-            let zeros = vec![0; usize::try_from(bytes).unwrap_or_default()];
-            guest.machine.write(from, &zeros)?;
         }
     }
     Ok(())

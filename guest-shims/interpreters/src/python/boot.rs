@@ -10,7 +10,7 @@ use super::{
     wire::{DEFAULT_NAME, decode_report},
 };
 use crate::{
-    Anchors, Boot, Callee, DriverError, Interrupt, Machine, MachineError, Report, SCRATCH, Script, Value, python,
+    Anchors, Boot, Callee, DriverError, Interrupt, Machine, MachineError, Report, SCRATCH, Script, Value, heap, python,
 };
 
 /// The code that runs in every interpreter, as one module, followed by the files in `$own`.
@@ -133,6 +133,11 @@ const REACTOR_STACK_USED: u32 = 512 << 10;
 const STACK_MARGIN: u32 = 8 << 10;
 const PAGE_BYTES: u32 = 64 << 10;
 
+/// The export of a reactor that calls `malloc`.
+const ALLOCATE: &str = "host_alloc";
+/// The anchor of the block in a reactor's heap from which to search for free memory.
+const HEAP: &str = "heap";
+
 /// The driver's functions, as `settle.py` names them.
 const FUNCTIONS: &str = "\
     run run_with validate get_variable set_variable restore_globals next_global complain rearm flush flush_streams \
@@ -165,10 +170,11 @@ pub(super) fn env() -> Vec<(String, String)> {
 }
 
 pub(super) fn boot(form: Form, machine: &mut dyn Machine) -> Result<Anchors, DriverError> {
+    let mut anchors = BTreeMap::new();
     match form {
         Form::Command => boot_command(machine)?,
         Form::Reactor => {
-            start_reactor(machine)?;
+            anchors.insert(HEAP.to_owned(), start_reactor(machine)?);
             let hex: String = REACTOR.bytes().map(|byte| format!("{byte:02x}")).collect();
             run_in_reactor(machine, &REACTOR_LOADER.replace("HEX", &hex))?;
             extend_stack(machine)?;
@@ -179,7 +185,6 @@ pub(super) fn boot(form: Form, machine: &mut dyn Machine) -> Result<Anchors, Dri
         return Err(failure(machine, "it did not finish"));
     }
     let sample = notes.remove("state").unwrap_or_default();
-    let mut anchors = BTreeMap::new();
     for (name, words) in notes {
         let &[address] = words.as_slice() else {
             return Err(DriverError::Boot(format!("the boot code did not print exactly one address for `{name}`")));
@@ -241,6 +246,9 @@ pub(super) fn settle(
         let numpy = interpreter.find_numpy(&generator, form.immortal_refcount())?;
         anchors.0.extend([numpy]);
     }
+    if form == Form::Reactor {
+        heap::fill_holes(machine, anchors.get(HEAP)?, ALLOCATE)?;
+    }
     let mut interpreter = Interpreter::new(machine, &anchors);
     let files = interpreter.files()?;
     let words = interpreter.find_interrupt(&stack, interrupt_words)?;
@@ -259,6 +267,9 @@ pub(super) fn settle(
         machine.write(page, zeros.get(..length).unwrap_or_default())?;
     }
     wipe_source(machine, python.boot_code())?;
+    if form == Form::Reactor {
+        heap::wipe_free_memory(machine, anchors.get(HEAP)?)?;
+    }
     let wasi = machine.wasi();
     wasi.begin_execution(); // discards the samples' output
     wasi.set_args([]).and_then(|()| wasi.set_env([])).map_err(|error| DriverError::Boot(error.to_string()))?;
@@ -326,23 +337,23 @@ fn boot_command(machine: &mut dyn Machine) -> Result<(), DriverError> {
 /// CPython's `PYMEM_ALLOCATOR_MIMALLOC`.
 const MIMALLOC: u32 = 7;
 
-/// Creates a reactor's interpreter.
-fn start_reactor(machine: &mut dyn Machine) -> Result<(), DriverError> {
+/// Creates a reactor's interpreter. Returns the address of one of the heap's first blocks, which is never freed.
+fn start_reactor(machine: &mut dyn Machine) -> Result<u32, DriverError> {
     machine.wasi().allow_parking(false);
+    enter_reactor(machine, "_initialize", &[])?;
+    let first = allocate(machine, 1)?;
     // Until it is first entered, this build answers calls for the clock, random numbers and file status itself, with
     // zeros and a fixed date. Calling `shutdown` enters it without any other effect. The argument 1 stands for
     // `PYTHONHASHSEED=0`, without which the image would not be deterministic.
-    let calls = [
-        ("_initialize", &[][..]),
-        ("shutdown", &[]),
-        ("_PyMem_SetupAllocators", &[Value::I32(MIMALLOC)]),
-        ("init_interpreter", &[Value::I32(1)]),
-    ];
-    for (function, args) in calls {
-        let called = machine.call(Callee::Export(function), args);
-        called.map_err(|error| failure(machine, &error.to_string()))?;
-    }
-    Ok(())
+    enter_reactor(machine, "shutdown", &[])?;
+    enter_reactor(machine, "_PyMem_SetupAllocators", &[Value::I32(MIMALLOC)])?;
+    enter_reactor(machine, "init_interpreter", &[Value::I32(1)])?;
+    Ok(first)
+}
+
+fn enter_reactor(machine: &mut dyn Machine, function: &str, args: &[Value]) -> Result<(), DriverError> {
+    let called = machine.call(Callee::Export(function), args);
+    called.map(drop).map_err(|error| failure(machine, &error.to_string()))
 }
 
 /// Runs Python code in a reactor's interpreter.
@@ -351,14 +362,13 @@ fn run_in_reactor(machine: &mut dyn Machine, code: &str) -> Result<(), DriverErr
     let at = allocate(machine, length.checked_add(1).ok_or_else(too_large)?)?;
     machine.write(at, code.as_bytes())?;
     machine.write(at.saturating_add(length), &[0])?;
-    let ran = machine.call(Callee::Export("run_private"), &[Value::I32(at)]);
-    ran.map_err(|error| failure(machine, &error.to_string()))?;
+    enter_reactor(machine, "run_private", &[Value::I32(at)])?;
     machine.write(at, &vec![0; code.len()]).map_err(DriverError::from)
 }
 
 /// Allocates reactor memory that is never freed.
 fn allocate(machine: &mut dyn Machine, bytes: u32) -> Result<u32, DriverError> {
-    match machine.call(Callee::Export("host_alloc"), &[Value::I32(bytes)])? {
+    match machine.call(Callee::Export(ALLOCATE), &[Value::I32(bytes)])? {
         Some(Value::I32(at)) if at != 0 => Ok(at),
         _ => Err(DriverError::Boot(format!("it cannot allocate {bytes} bytes of memory"))),
     }

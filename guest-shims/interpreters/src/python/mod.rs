@@ -10,7 +10,7 @@ mod boot;
 mod interrupt;
 mod object;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod wire;
 
 use std::borrow::Cow;

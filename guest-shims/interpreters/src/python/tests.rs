@@ -21,16 +21,16 @@ const HANDLER: u32 = 0x280;
 const WORDS: u32 = 0x2a0;
 
 /// A guest without an interpreter. Each call returns the next element of `returns`, and `None` after the last one.
-struct FakeGuest {
+pub(crate) struct FakeGuest {
     memory: Vec<u8>,
     returns: Vec<u32>,
-    called: Vec<Vec<Value>>,
+    pub(crate) called: Vec<Vec<Value>>,
     wasi: Wasi,
     files: BTreeMap<String, Vec<u8>>,
 }
 
 impl FakeGuest {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let wasi = Wasi::new(WasiConfig::new(Vfs::new(VfsLimits::default()))).unwrap();
         let mut guest =
             Self { memory: vec![0; 64 << 10], returns: Vec::new(), called: Vec::new(), wasi, files: BTreeMap::new() };
@@ -40,11 +40,11 @@ impl FakeGuest {
         guest
     }
 
-    fn put(&mut self, at: u32, word: u32) {
+    pub(crate) fn put(&mut self, at: u32, word: u32) {
         self.write(at, &word.to_le_bytes()).unwrap();
     }
 
-    fn get(&mut self, at: u32) -> u32 {
+    pub(crate) fn get(&mut self, at: u32) -> u32 {
         let mut word = [0; 4];
         self.read(at, &mut word).unwrap();
         u32::from_le_bytes(word)

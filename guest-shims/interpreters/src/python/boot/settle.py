@@ -102,6 +102,7 @@ def settle():
     random._inst.gauss_next = None
     answer = numpy_generator()
     forget_generators()
+    gc.collect()  # empties the free lists again; the host then fills the holes in memory
     gc.freeze()  # collections then skip the image's objects, and do not copy their pages
     return answer
 
