@@ -87,3 +87,14 @@ fn idle_python_session_is_small() {
 fn idle_javascript_session_is_small() {
     idle("idle_session::idle_javascript_session_is_small", Language::JavaScript, "console.log(1)", 1 << 19);
 }
+
+/// Each page that an execution writes to is copied, and again by forks and checkpoints.
+#[test]
+fn trivial_python_execution_writes_to_few_pages() {
+    let session = sandbox(Language::Python, fixed).session().unwrap();
+    let before = session.info().held_bytes;
+    assert!(session.execute("print(1)").unwrap().is_success());
+    let pages = session.info().held_bytes.saturating_sub(before) / 4096;
+    println!("Python: the first execution of a session writes to {pages} pages");
+    assert!(pages <= 160, "{pages} pages");
+}

@@ -7,7 +7,7 @@ use glovebox_wasi::{Stop, Stream};
 use super::{
     COMPILER, Form,
     object::{Interpreter, SCRATCH_BYTES, TWISTER_SAMPLE},
-    wire::{DEFAULT_NAME, decode_report},
+    wire::{DEFAULT_NAME, decode_report, decode_settled},
 };
 use crate::{
     Anchors, Boot, Callee, DriverError, Interrupt, Machine, MachineError, Report, SCRATCH, Script, Value, heap, python,
@@ -242,8 +242,12 @@ pub(super) fn settle(
         Form::Reactor => (0..REACTOR_STACK_BYTES, 3),
     };
     let mut interpreter = Interpreter::new(machine, &anchors);
-    if let Some(generator) = interpreter.call("settle")? {
-        let numpy = interpreter.find_numpy(&generator, form.immortal_refcount())?;
+    let settled = decode_settled(&interpreter.call("settle")?.unwrap_or_default())?;
+    for object in settled.shared {
+        interpreter.immortalise(object, form.immortal_refcount())?;
+    }
+    if let Some((generator, sample)) = settled.generator.split_first() {
+        let numpy = interpreter.find_numpy(*generator, sample, form.immortal_refcount())?;
         anchors.0.extend([numpy]);
     }
     if form == Form::Reactor {

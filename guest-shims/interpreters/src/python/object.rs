@@ -263,19 +263,15 @@ impl<'a> Interpreter<'a> {
         self.machine.write(index_at, &(TWISTER_BYTES / 4).to_le_bytes()).map_err(damaged_driver)
     }
 
-    /// Locates numpy's generator. `reply` comes from `settle` and contains its address and the first words of its
-    /// state.
-    pub(super) fn find_numpy(&mut self, reply: &[u8], immortal: u32) -> Result<(String, u32), DriverError> {
-        let words = String::from_utf8_lossy(reply);
-        let words: Option<Vec<u32>> = words.split_whitespace().map(|word| word.parse().ok()).collect();
-        let found = match words.as_deref().and_then(<[u32]>::split_first) {
-            Some((generator, sample)) => {
-                self.immortalise(*generator, immortal)?;
-                self.find_state(*generator, sample)?
-            }
-            None => None,
-        };
-        let state = found.ok_or_else(|| {
+    /// Locates the state of numpy's generator. `sample` is the first words of the state.
+    pub(super) fn find_numpy(
+        &mut self,
+        generator: u32,
+        sample: &[u32],
+        immortal: u32,
+    ) -> Result<(String, u32), DriverError> {
+        self.immortalise(generator, immortal)?;
+        let state = self.find_state(generator, sample)?.ok_or_else(|| {
             DriverError::Boot("`numpy.random` does not keep its state at the expected address".to_owned())
         })?;
         Ok((NUMPY_RANDOM.to_owned(), state))

@@ -82,6 +82,28 @@ pub(super) fn decode_diagnostic(reply: &[u8]) -> Result<Diagnostic, DriverError>
     Ok(Diagnostic { line: position()?, column: position()?, message: field(&mut rest)? })
 }
 
+/// The reply of `settle`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct SettledImage {
+    /// The address of numpy's generator, followed by the first words of its state. Empty without numpy.
+    pub(super) generator: Vec<u32>,
+    /// The addresses of objects whose reference counts every execution would change.
+    pub(super) shared: Vec<u32>,
+}
+
+/// Decodes the reply of `settle`.
+pub(super) fn decode_settled(reply: &[u8]) -> Result<SettledImage, DriverError> {
+    match fields(reply)?.as_slice() {
+        [generator, shared] => Ok(SettledImage { generator: numbers(generator)?, shared: numbers(shared)? }),
+        _ => Err(unusable("an unexpected number of fields")),
+    }
+}
+
+fn numbers(field: &[u8]) -> Result<Vec<u32>, DriverError> {
+    let text = String::from_utf8_lossy(field);
+    text.split_whitespace().map(|word| word.parse().map_err(|_| unusable("a malformed number"))).collect()
+}
+
 /// Returns all fields of a reply, undecoded.
 pub(super) fn fields(mut rest: &[u8]) -> Result<Vec<&[u8]>, DriverError> {
     let mut fields = Vec::new();
@@ -156,6 +178,16 @@ mod tests {
         }
         assert_eq!(decode_global(b"E").unwrap(), NextGlobal::Unreadable);
         assert!(decode_global(b"Q\x01\0\0\0x").is_err());
+    }
+
+    #[test]
+    fn settled_image_is_decoded_with_and_without_numpy() {
+        let expected = SettledImage { generator: vec![16, 7, 8], shared: vec![32, 48] };
+        assert_eq!(decode_settled(&framed(["16 7 8", "32 48"])).unwrap(), expected);
+        assert!(decode_settled(&framed(["", "32"])).unwrap().generator.is_empty());
+        for wrong in [framed(["1"]), framed(["1", "x"]), framed(["1", "2", "3"]), Vec::new()] {
+            assert!(decode_settled(&wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

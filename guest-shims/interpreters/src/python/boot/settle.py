@@ -42,7 +42,7 @@ VARIABLES = (("a", "1"), ("b", '"text"'), ("c", '{"a": [1, 2.5, null, true]}'), 
 
 def settle():
     """Runs the samples, then undoes their effects. The host calls this once, after parking and after `setup`.
-    Returns the location of numpy's generator, or `None`."""
+    Reports the location of numpy's generator, and the addresses of the objects that become immortal."""
     global kept, source, answer
     kept = dict(namespace)
     # With names of their own, the samples' tasks do not count: the first task of a script is `Task-1`.
@@ -100,7 +100,9 @@ def settle():
     sweep()
     buffer[:] = bytes(BUFFER_BYTES)
     random._inst.gauss_next = None
-    answer = numpy_generator()
+    addresses = {id(each) for each in shared_objects() if sys.getrefcount(each) < IMMORTAL_LEAST}
+    answer = frame(numpy_generator(), " ".join(map(str, sorted(addresses))))
+    del addresses
     forget_generators()
     gc.collect()  # empties the free lists again; the host then fills the holes in memory
     gc.freeze()  # collections then skip the image's objects, and do not copy their pages
@@ -108,14 +110,35 @@ def settle():
 
 
 def numpy_generator():
-    """Returns the address of the generator of `numpy.random`'s functions, and the first words of its state."""
+    """Returns the address of the generator of `numpy.random`'s functions, and the first words of its state. Returns
+    an empty string without numpy."""
     mtrand = sys.modules.get("numpy.random.mtrand")
     generator = mtrand and mtrand._rand._bit_generator
     if type(generator).__name__ != "MT19937":
-        return None
+        return ""
     kind, words, index, *_ = mtrand._rand.get_state()
     mtrand._rand.set_state((kind, words, index, 0, 0.0))
-    return " ".join(map(str, (id(generator), *words[:8]))).encode()
+    return " ".join(map(str, (id(generator), *words[:8])))
+
+
+IMMORTAL_LEAST = 1 << 28  # the reference counts of immortal objects are higher
+
+
+def shared_objects():
+    """Returns the objects that the driver uses in every execution. Each execution would otherwise change their
+    reference counts, and copy the pages that contain them. Only objects that exist as long as the interpreter can
+    become immortal, so `reserve` and the contents of `scripts` cannot."""
+    functions = types.FunctionType, types.BuiltinFunctionType
+    found = [each for each in globals().values() if isinstance(each, (*functions, types.ModuleType, dict, list))]
+    found += [each.__code__ for each in found if type(each) is types.FunctionType]
+    found += [each for each in __builtins__.values() if isinstance(each, functions)]
+    for stream in out, err:
+        for part in stream, stream.buffer, stream.buffer.raw:
+            found += [part, part.__dict__, *vars(type(part)).values()]
+    for kind in bytearray, bytes, dict, int, list, object, str:
+        found += vars(kind).values()
+    found += [DEFAULT_NAME, atexit._run_exitfuncs, logging._handlerList, sys.modules, threading._threading_atexits]
+    return found
 
 
 def setup():
