@@ -8,7 +8,10 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use wasm_encoder::{CodeSection, Encode};
-use wasmparser::{BinaryReader, ElementItems, ExternalKind, FunctionBody, Operator, OperatorsReader, Payload, ValType};
+use wasmparser::{
+    BinaryReader, ConstExpr, ElementItems, ExternalKind, FunctionBody, Operator, OperatorsReader, Payload, TableInit,
+    ValType,
+};
 
 use super::{
     RewriteError,
@@ -24,6 +27,14 @@ const MAX_LEAF_OPERATORS: usize = 60;
 const MAX_CALLER_BYTES: usize = 400 << 10;
 /// Maximum number of locals of a function to inline, without its parameters.
 const MAX_LOCALS: u32 = 1000;
+/// Maximum number of locals of a function with inlined calls. Engines reject functions with more locals.
+const MAX_CALLER_LOCALS: usize = 50_000;
+/// The bytes that inlining may add to a small module. It may double the length of other modules.
+const MIN_BUDGET_BYTES: usize = 64 << 10;
+/// Maximum number of bytes to declare and set a local.
+const LOCAL_BYTES: usize = 6;
+/// Maximum number of bytes to set a local to zero.
+const ZERO_BYTES: usize = 22;
 /// The number of repetitions. Each repetition inlines the calls within the bodies that the previous one inlined.
 const ROUNDS: usize = 3;
 
@@ -61,8 +72,8 @@ pub(super) fn inline(module: &[u8], ranges: &[(u32, u32)]) -> Result<Vec<u8>, Re
     for (index, body) in (imported..).zip(&bodies).filter(|(index, _)| !is_selected(*index)) {
         fixed.add_calls(index, body)?;
     }
-    // Bounds the length of the result.
-    let mut budget = module.len();
+    // Bounds the length of the result, and the time.
+    let mut budget = module.len().max(MIN_BUDGET_BYTES);
     for _ in 0..ROUNDS {
         let usage = fixed.with(&selected, &bodies)?;
         let mut callees = BTreeMap::new();
@@ -112,7 +123,7 @@ enum Uses {
 struct Usage(Vec<Uses>);
 
 impl Usage {
-    /// Returns the uses by exports, tables and the start section.
+    /// Returns the uses by exports, globals, tables and the start section.
     fn of_module(sections: &Sections<'_>) -> Result<Self, RewriteError> {
         let mut usage = Self(vec![Uses::None; to_usize(sections.counts()?.functions)]);
         for export in sections.exports()? {
@@ -123,13 +134,31 @@ impl Usage {
         for section in &sections.0 {
             match &section.payload {
                 Payload::StartSection { func, .. } => usage.add(*func, Uses::Other),
+                Payload::GlobalSection(globals) => {
+                    for global in globals.clone() {
+                        usage.add_references(&global?.init_expr)?;
+                    }
+                }
+                Payload::TableSection(tables) => {
+                    for table in tables.clone() {
+                        if let TableInit::Expr(value) = table?.init {
+                            usage.add_references(&value)?;
+                        }
+                    }
+                }
                 Payload::ElementSection(segments) => {
                     for segment in segments.clone() {
-                        let ElementItems::Functions(functions) = segment?.items else {
-                            return Err(RewriteError::Unsupported("an element segment has expressions".to_owned()));
-                        };
-                        for function in functions {
-                            usage.add(function?, Uses::Other);
+                        match segment?.items {
+                            ElementItems::Functions(functions) => {
+                                for function in functions {
+                                    usage.add(function?, Uses::Other);
+                                }
+                            }
+                            ElementItems::Expressions(_, values) => {
+                                for value in values {
+                                    usage.add_references(&value?)?;
+                                }
+                            }
                         }
                     }
                 }
@@ -137,6 +166,16 @@ impl Usage {
             }
         }
         Ok(usage)
+    }
+
+    /// Adds the uses by a constant expression.
+    fn add_references(&mut self, expression: &ConstExpr<'_>) -> Result<(), RewriteError> {
+        for operator in expression.get_operators_reader() {
+            if let Operator::RefFunc { function_index } = operator? {
+                self.add(function_index, Uses::Other);
+            }
+        }
+        Ok(())
     }
 
     /// Adds the uses by the selected functions.
@@ -216,6 +255,18 @@ impl<'a> Callee<'a> {
         }
         let Scan { zeroed, leaves, .. } = scan;
         Ok(Some(Self { parameters, result: results.first().copied(), locals, zeroed, code, leaves }))
+    }
+
+    /// Returns the number of parameters and locals.
+    fn local_count(&self) -> usize {
+        self.parameters.len().saturating_add(self.locals.len())
+    }
+
+    /// Estimates the number of bytes that the function adds to a caller.
+    fn cost(&self) -> usize {
+        let locals = self.local_count().saturating_mul(LOCAL_BYTES);
+        let zeroed = self.zeroed.len().saturating_mul(ZERO_BYTES);
+        self.code.len().saturating_add(locals).saturating_add(zeroed)
     }
 
     /// Appends the function to a caller's code. `locals` are the caller's locals to use for the parameters and locals.
@@ -362,7 +413,7 @@ fn expanded(
     }
     let mut operators = function.get_operators_reader()?;
     let (mut code, mut copied) = (Vec::new(), operators.original_position());
-    let mut locals = SharedLocals { first: total, types: Vec::new() };
+    let mut locals = SharedLocals { first: total, types: Vec::new(), by_type: BTreeMap::new() };
     let mut is_changed = false;
     while !operators.eof() {
         let start = operators.original_position();
@@ -371,9 +422,10 @@ fn expanded(
         let fits = |callee: &&Callee<'_>| {
             let rest = body.len().saturating_sub(start);
             code.len().saturating_add(rest).saturating_add(callee.code.len()) <= MAX_CALLER_BYTES
+                && to_usize(locals.next_index()).saturating_add(callee.local_count()) <= MAX_CALLER_LOCALS
         };
         let Some(callee) = callee.filter(fits) else { continue };
-        let Some(left) = budget.checked_sub(callee.code.len()) else { continue };
+        let Some(left) = budget.checked_sub(callee.cost()) else { continue };
         *budget = left;
         code.extend_from_slice(body.get(copied..start).unwrap_or_default());
         callee.append(&locals.take(callee.parameters.iter().chain(&callee.locals)), &mut code)?;
@@ -399,22 +451,35 @@ fn expanded(
 struct SharedLocals {
     /// The index of the first added local.
     first: u32,
+    /// The types of the added locals.
     types: Vec<ValType>,
+    /// The indices of the added locals of each type.
+    by_type: BTreeMap<ValType, Vec<u32>>,
 }
 
 impl SharedLocals {
+    /// Returns the index of the next local to add.
+    fn next_index(&self) -> u32 {
+        self.first.saturating_add(u32::try_from(self.types.len()).unwrap_or(u32::MAX))
+    }
+
     /// Returns a different local for each type.
     fn take<'t>(&mut self, types: impl Iterator<Item = &'t ValType>) -> Vec<u32> {
         let mut taken = Vec::new();
+        let mut used: BTreeMap<ValType, usize> = BTreeMap::new();
         for of in types {
-            let free = (0u32..).zip(&self.types).find(|(nth, have)| *have == of && !taken.contains(nth));
-            let nth = free.map(|(nth, _)| nth).unwrap_or_else(|| {
+            let next = self.next_index();
+            let known = self.by_type.entry(*of).or_default();
+            let nth = used.entry(*of).or_default();
+            let local = known.get(*nth).copied().unwrap_or(next);
+            if local == next {
                 self.types.push(*of);
-                u32::try_from(self.types.len()).unwrap_or(u32::MAX).saturating_sub(1)
-            });
-            taken.push(nth);
+                known.push(next);
+            }
+            *nth = nth.saturating_add(1);
+            taken.push(local);
         }
-        taken.into_iter().map(|nth| self.first.saturating_add(nth)).collect()
+        taken
     }
 }
 
