@@ -8,6 +8,8 @@ mod eviction;
 #[cfg(test)]
 mod fetch;
 #[cfg(test)]
+mod inlining;
+#[cfg(test)]
 mod manifest;
 #[cfg(test)]
 mod parts;
