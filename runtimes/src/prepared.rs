@@ -9,7 +9,7 @@
 
 use glovebox_vfs::escaped;
 use std::fs::{File, Metadata, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -433,7 +433,7 @@ impl StoreDir<'_> {
         if read_only {
             file.read_only()?;
         }
-        file.write_all(bytes).map_err(|e| self.failed("write", name, e))?;
+        file.write_sparse(bytes).map_err(|e| self.failed("write", name, e))?;
         file.persist(name)?;
         Ok(())
     }

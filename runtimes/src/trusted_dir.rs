@@ -8,7 +8,7 @@
 
 use glovebox_vfs::escaped;
 use std::fs::{File, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -30,6 +30,9 @@ const LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
 /// Maximum number of attempts to lock a file that other processes remove between opening and locking.
 const MAX_LOCK_ATTEMPTS: u32 = 1000;
+
+/// A block of a file that is not stored.
+const ZEROS: &[u8] = &[0; 64 << 10];
 
 /// A counter that makes the names of this process's temporary files unique.
 static COUNTER: AtomicU64 = AtomicU64::new(0);
@@ -242,6 +245,22 @@ pub struct TempFile<'a> {
 }
 
 impl TempFile<'_> {
+    /// Writes the contents of a new file. Most file systems store no data for long runs of zeros, of which images have
+    /// many.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written.
+    pub(crate) fn write_sparse(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for block in bytes.chunks(ZEROS.len()) {
+            if ZEROS.get(..block.len()) == Some(block) {
+                self.file.seek(SeekFrom::Current(i64::try_from(block.len()).unwrap_or(i64::MAX)))?;
+            } else {
+                self.file.write_all(block)?;
+            }
+        }
+        self.file.set_len(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
+    }
+
     /// Removes all write permissions, including the owner's.
     ///
     /// # Errors
@@ -396,5 +415,27 @@ fn open_error(path: &Path, error: Errno, directory: bool) -> CacheError {
         Errno::LOOP | Errno::NOTDIR | Errno::MLINK if linked => CacheError::Symlink { path },
         Errno::NOTDIR if directory => CacheError::NotADirectory { path },
         _ => CacheError::io("open", &path, error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sparse_file_has_all_bytes() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = TrustedDir::open(parent.path(), GuardedDirectory::Cache).unwrap();
+        let block = ZEROS.len();
+        for length in [0, 1, block - 1, block, 4 * block, 4 * block + 7] {
+            for ones in [0..0, 0..1, block..block + 1, 4 * block - 1..4 * block + 7] {
+                let mut bytes = vec![0; length];
+                bytes.iter_mut().take(ones.end).skip(ones.start).for_each(|byte| *byte = 1);
+                let mut file = dir.create().unwrap();
+                file.write_sparse(&bytes).unwrap();
+                file.persist("file").unwrap();
+                assert!(std::fs::read(dir.path_of("file")).unwrap() == bytes, "{length} bytes with {ones:?}");
+            }
+        }
     }
 }
