@@ -26,6 +26,10 @@ const MAX_FOOT_BYTES: u32 = 128;
 /// Maximum size of a hole. A larger free chunk is free space.
 const MAX_HOLE_BYTES: u32 = 16 << 10;
 
+/// Maximum free memory at the end of a segment. An execution that needs more grows the memory, so its instance is not
+/// reused.
+const MAX_END_BYTES: u32 = 512 << 10;
+
 /// A free part of a segment, with its header.
 pub(crate) struct FreeChunk {
     pub(crate) at: u32,
@@ -80,6 +84,17 @@ pub(crate) fn fill_holes(machine: &mut dyn Machine, first: u32, malloc: &str) ->
     Ok(())
 }
 
+/// Permanently allocates the end of a segment, except for [`MAX_END_BYTES`], with the export `malloc`. Large blocks of
+/// scripts are then allocated after the image. A write to the image copies a page of its file, and the next instance in
+/// the same place restores the page.
+pub(crate) fn fill_end(machine: &mut dyn Machine, first: u32, malloc: &str) -> Result<(), MachineError> {
+    let end = free_chunks(machine, first).pop().filter(|chunk| chunk.is_last);
+    if let Some(excess) = end.and_then(|end| end.size.checked_sub(MAX_END_BYTES + OVERHEAD_BYTES)) {
+        machine.call(Callee::Export(malloc), &[Value::I32(excess)])?;
+    }
+    Ok(())
+}
+
 /// Zeroes the free chunks of a segment, starting at the chunk whose memory is at `first`.
 pub(crate) fn wipe_free_memory(machine: &mut dyn Machine, first: u32) -> Result<(), MachineError> {
     for FreeChunk { at, size, .. } in free_chunks(machine, first) {
@@ -120,5 +135,21 @@ mod tests {
         assert_eq!(guest.called, [[Value::I32(60)], [Value::I32(44)]], "largest first");
         wipe_free_memory(&mut guest, 0x1008).unwrap();
         assert_eq!([0x1044, 0x1058, 0x1100, 0x11b4].map(|at| guest.get(at)), [0, 7, 0, 40]);
+    }
+
+    #[test]
+    fn large_end_of_the_heap_is_allocated() {
+        for (size, allocated) in
+            [(MAX_END_BYTES, None), (MAX_END_BYTES + 8, Some(4)), (MAX_END_BYTES + 4096, Some(4092))]
+        {
+            // A chunk in use, and the last chunk, followed by the segment's foot.
+            let mut guest = FakeGuest::new();
+            for (at, word) in [(0x1004, 35), (0x1024, size | 1), (0x1020 + size + 4, 40)] {
+                guest.put(at, word);
+            }
+            fill_end(&mut guest, 0x1008, "malloc").unwrap();
+            let allocated: Vec<_> = allocated.into_iter().map(|size| vec![Value::I32(size)]).collect();
+            assert_eq!(guest.called, allocated, "{size}");
+        }
     }
 }

@@ -4,17 +4,17 @@
 //! and scatters the blocks across the memory. For large blocks, mimalloc wastes memory, because it takes memory in
 //! segments of 4 MiB and never returns it.
 //!
-//! The functions of CPython's mimalloc allocator are wrapped. A table in an additional page of memory has one byte for
+//! The functions of CPython's mimalloc allocator are wrapped or changed. A table in an additional page of memory has one byte for
 //! each possible segment. The byte is 1 if the segment belongs to mimalloc. A wrapper that receives a block looks up
 //! which allocator the block belongs to.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, MemorySection, ValType};
 use wasmparser::{DataKind, Operator, Payload};
 
 use super::{
-    RewriteError,
+    RewriteError, Splice, apply,
     function_wrappers::Wrapper,
     image::encoded_memory,
     index_of,
@@ -26,11 +26,22 @@ const MAX_SMALL_BYTES: i32 = 512;
 /// The binary logarithm of the size of a segment.
 const SEGMENT_SHIFT: u32 = 22;
 const SEGMENT_BYTES: i32 = 1 << SEGMENT_SHIFT;
-/// The size of a page of memory, in bytes.
-const PAGE_BYTES: u64 = 65_536;
+/// The binary logarithm of the size of a page of memory.
+const PAGE_SHIFT: i32 = 16;
+const PAGE_BYTES: i32 = 1 << PAGE_SHIFT;
 
 /// The function that takes memory from the system, `int (size_t size, …, void **block)`.
 const TAKE: &str = "_mi_prim_alloc";
+/// The function that takes memory for mimalloc's own data, `void *(size_t size, mi_memid_t *id, …)`. The system's memory
+/// would follow an arena, and cause a gap before the next arena.
+const TAKE_DATA: &str = "_mi_os_alloc";
+
+/// The size of a `mi_memid_t` and the offsets of two of its fields, in bytes. All other fields are 0.
+const MEMID_BYTES: i32 = 20;
+const MEMID_COMMITTED: u64 = 13;
+const MEMID_KIND: u64 = 16;
+/// The kind of memory from the system. It is not returned in WebAssembly.
+const MEMKIND_OS: i32 = 3;
 
 /// Pairs of functions: a function of the allocator, and the C library's equivalent.
 const PAIRS: [(Kind, &str, &str); 8] = [
@@ -49,10 +60,15 @@ const OPTIONS: [(&str, u32, i32, i32); 2] = [
     // The milliseconds until unused memory is returned to the system, or -1 to never return it. WebAssembly memory does
     // not shrink, and without a delay mimalloc does not read the clock.
     ("purge_delay", 26_118_348, 10, -1),
-    // The size of an arena in KiB, four times too large because WebAssembly cannot reserve memory. Before each arena, up
-    // to 4 MiB are unused, but a large arena may not fit under a script's limit.
+    // The size of an arena in KiB, four times too large because WebAssembly cannot reserve memory. Arenas divide the
+    // memory of `malloc`, but a large arena may not fit under a script's limit.
     ("arena_reserve", 26_118_508, 131_072, 4 * (16 << 10)),
 ];
+
+/// Adds a freed block to the list from which blocks are allocated (field 16 of the page), so that the next allocation
+/// uses it. mimalloc has a separate list (field 28) for freed blocks, and uses it when the first list is empty. It would
+/// use each block of a page before it uses one again, so each execution in a session would copy more pages.
+const REUSE: Splice = Splice::new("_PyMem_MiFree", "41 1c 6a", "41 10 6a");
 
 /// A wrapper's purpose. The parameters of the functions are those of CPython's `PyMemAllocatorEx`.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +79,8 @@ enum Kind {
     Free,
     /// Records the segments that mimalloc takes.
     Take,
+    /// Allocates mimalloc's own data.
+    TakeData,
 }
 
 /// A wrapper around a function of the allocator.
@@ -71,7 +89,7 @@ pub(super) struct Replacement {
     kind: Kind,
     /// The address of the table.
     table: u32,
-    /// The equivalent function of the C library. The wrapper itself for [`Kind::Take`].
+    /// The equivalent function of the C library. The wrapper itself for `Take` and `TakeData`.
     other: u32,
     /// The C library's `malloc`, and the wrapper that frees a block.
     malloc: u32,
@@ -80,14 +98,14 @@ pub(super) struct Replacement {
 
 /// The names of all functions that the change needs.
 pub(super) fn names<'a>() -> impl Iterator<Item = &'a str> {
-    PAIRS.into_iter().flat_map(|(_, own, other)| [own, other]).chain([TAKE])
+    PAIRS.into_iter().flat_map(|(_, own, other)| [own, other]).chain([TAKE, TAKE_DATA])
 }
 
 /// Adds a page for the table to the memory, and sets mimalloc's options. Returns the table's address.
 pub(super) fn prepare(module: &[u8]) -> Result<(Vec<u8>, u32), RewriteError> {
     let sections = Sections::read(module)?;
     let mut memory = encoded_memory(&sections, None)?;
-    let table = memory.minimum.checked_mul(PAGE_BYTES).and_then(|bytes| u32::try_from(bytes).ok());
+    let table = memory.minimum.checked_mul(1 << PAGE_SHIFT).and_then(|bytes| u32::try_from(bytes).ok());
     let table = table.ok_or_else(|| RewriteError::Unsupported("it already has the maximum memory".to_owned()))?;
     memory.minimum = memory.minimum.saturating_add(1);
     let mut memories = MemorySection::new();
@@ -128,7 +146,8 @@ pub(super) fn wrappers(table: u32, found: &BTreeMap<String, u32>) -> Result<BTre
     let malloc = index_of(found, "_PyMem_RawMalloc")?;
     let free = index_of(found, "_PyMem_MiFree")?;
     let mut wrappers = BTreeMap::new();
-    for (kind, own, other) in PAIRS.into_iter().chain([(Kind::Take, TAKE, TAKE)]) {
+    let takers = [(Kind::Take, TAKE, TAKE), (Kind::TakeData, TAKE_DATA, TAKE_DATA)];
+    for (kind, own, other) in PAIRS.into_iter().chain(takers) {
         let replacement = Replacement { kind, table, other: index_of(found, other)?, malloc, free };
         wrappers.insert(index_of(found, own)?, Wrapper::Allocator(replacement));
     }
@@ -140,7 +159,7 @@ impl Replacement {
     pub(super) fn parameters(self) -> usize {
         match self.kind {
             Kind::Free | Kind::Allocate => 2,
-            Kind::AllocateZeroed | Kind::Resize => 3,
+            Kind::AllocateZeroed | Kind::Resize | Kind::TakeData => 3,
             Kind::Take => 7,
         }
     }
@@ -148,7 +167,7 @@ impl Replacement {
     /// Returns a wrapper around the function `old`.
     pub(super) fn body(self, old: u32) -> Function {
         let locals = match self.kind {
-            Kind::Resize => 1,
+            Kind::Resize | Kind::TakeData => 1,
             Kind::Take => 2,
             _ => 0,
         };
@@ -171,9 +190,18 @@ impl Replacement {
             }
             Kind::Resize => self.resize(&mut body, old),
             Kind::Take => self.take(&mut body, old),
+            Kind::TakeData => self.take_data(&mut body),
         }
         body.end();
         function
+    }
+
+    /// Returns the wrapped function's body with its changes.
+    pub(super) fn adapt(self, body: &[u8]) -> Result<Cow<'_, [u8]>, RewriteError> {
+        match self.kind {
+            Kind::Free => apply(body, &[&REUSE], &BTreeMap::new()).map(Cow::Owned),
+            _ => Ok(Cow::Borrowed(body)),
+        }
     }
 
     /// Calls the other function if the value on the stack is true, and otherwise the wrapped function.
@@ -234,19 +262,40 @@ impl Replacement {
         body.end().end().end();
     }
 
-    /// Calls the wrapped function, and records the segments in the memory that it took.
+    /// Calls the wrapped function, and records the segments in the memory that it took. The bytes before the first
+    /// segment become free memory of `malloc`, unless it has enough.
     fn take(self, body: &mut InstructionSink<'_>, old: u32) {
         let (size, address, gap, result) = (0, 6, 7, 8);
-        let word = MemArg { offset: 0, align: 2, memory_index: 0 };
+        body.i32_const(0).memory_size(0).i32_const(PAGE_SHIFT).i32_shl().i32_sub();
+        body.i32_const(SEGMENT_BYTES - 1).i32_and().local_tee(gap).i32_const(PAGE_BYTES).i32_gt_u();
+        body.if_(BlockType::Empty);
+        // `malloc` itself needs less than a page.
+        body.i32_const(0).i32_const(0).local_get(gap).i32_const(PAGE_BYTES).i32_sub().call(self.malloc);
+        body.call(self.free).end();
         self.forward(body, old);
         body.local_tee(result).i32_eqz().if_(BlockType::Empty);
         // The bytes before the first whole segment.
-        body.i32_const(0).local_get(address).i32_load(word).i32_sub().i32_const(SEGMENT_BYTES - 1).i32_and();
+        body.i32_const(0).local_get(address).i32_load(field(0)).i32_sub().i32_const(SEGMENT_BYTES - 1).i32_and();
         body.local_tee(gap).local_get(size).i32_le_u().if_(BlockType::Empty);
-        body.local_get(address).i32_load(word).local_get(gap).i32_add().i32_const(SEGMENT_SHIFT.cast_signed());
+        body.local_get(address).i32_load(field(0)).local_get(gap).i32_add().i32_const(SEGMENT_SHIFT.cast_signed());
         body.i32_shr_u().i32_const(self.table.cast_signed()).i32_add().i32_const(1);
         body.local_get(size).local_get(gap).i32_sub().i32_const(SEGMENT_SHIFT.cast_signed()).i32_shr_u().memory_fill(0);
         body.end().end();
         body.local_get(result);
     }
+
+    /// Allocates a block with `malloc`, and fills in mimalloc's `mi_memid_t`.
+    fn take_data(self, body: &mut InstructionSink<'_>) {
+        let (size, id, block) = (0, 1, 3);
+        body.i32_const(0).local_get(size).call(self.malloc).local_tee(block).if_(BlockType::Empty);
+        body.local_get(id).i32_const(0).i32_const(MEMID_BYTES).memory_fill(0);
+        body.local_get(id).i32_const(1).i32_store8(MemArg { align: 0, ..field(MEMID_COMMITTED) });
+        body.local_get(id).i32_const(MEMKIND_OS).i32_store(field(MEMID_KIND)).end();
+        body.local_get(block);
+    }
+}
+
+/// A 32-bit word at an offset.
+fn field(offset: u64) -> MemArg {
+    MemArg { offset, align: 2, memory_index: 0 }
 }

@@ -4,7 +4,7 @@
 //! WebAssembly locals. With deeply nested data, such calls exhaust the native stack and trap, instead of raising an
 //! exception.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use wasm_encoder::{BlockType, CodeSection, Function, FunctionSection, MemArg, SectionId, ValType as EncodedType};
 use wasmparser::{BinaryReader, CodeSectionReader, CompositeInnerType, Payload, ValType};
@@ -37,6 +37,16 @@ pub(super) enum Wrapper {
     MixedHash,
     /// Chooses between two allocators.
     Allocator(Replacement),
+}
+
+impl Wrapper {
+    /// Returns the wrapped function's body with the changes that the wrapper needs.
+    fn adapt<'a>(&self, body: &'a [u8]) -> Result<Cow<'a, [u8]>, RewriteError> {
+        match self {
+            Self::Allocator(replacement) => replacement.adapt(body),
+            _ => Ok(Cow::Borrowed(body)),
+        }
+    }
 }
 
 /// Replaces each function with a wrapper that calls it. The wrapped functions are moved to the end of the module, so
@@ -78,14 +88,14 @@ pub(super) fn wrap(module: &[u8], functions: &BTreeMap<u32, Wrapper>) -> Result<
                 )));
             }
         });
-        moved.push((type_index, body));
+        moved.push((type_index, wrapper.adapt(body)?));
     }
     if moved.len() != functions.len() {
         return Err(unsupported("a function to wrap is imported"));
     }
     for (type_index, body) in moved {
         types.function(type_index);
-        bodies.raw(body);
+        bodies.raw(&body);
     }
     Ok(sections.rebuild(vec![SectionChange::to(types), SectionChange::to(bodies)]))
 }

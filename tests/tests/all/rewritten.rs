@@ -120,21 +120,29 @@ const ALLOCATORS: &str = r#"(module
     (data (i32.const 26118348) "\0a\00\00\00") (data (i32.const 26118508) "\00\00\02\00")
     (table 1 funcref)
     (global $log (mut i32) (i32.const 0)) (global $freed (mut i32) (i32.const 0))
+    (global $asked (mut i32) (i32.const 0)) (global $list (mut i32) (i32.const 0))
     (func (export "log") (result i32) (global.get $log))
     (func (export "freed") (result i32) (global.get $freed))
-    (func $_PyMem_RawMalloc (export "raw_malloc") (param i32 i32) (result i32) (global.set $log (i32.const 1)) (i32.const 0x100000))
+    (func (export "asked") (result i32) (global.get $asked))
+    (func (export "list") (result i32) (global.get $list))
+    (func (export "grow") (param i32) (result i32) (memory.grow (local.get 0)))
+    (func $_PyMem_RawMalloc (export "raw_malloc") (param i32 i32) (result i32)
+        (global.set $log (i32.const 1)) (global.set $asked (local.get 1)) (i32.const 0x100000))
     (func $_PyMem_RawCalloc (param i32 i32 i32) (result i32) (global.set $log (i32.const 2)) (i32.const 0x100000))
     (func $_PyMem_RawRealloc (param i32 i32 i32) (result i32) (global.set $log (i32.const 3)) (i32.const 0x100000))
     (func $_PyMem_RawFree (param i32 i32) (global.set $log (i32.const 4)))
     (func $_PyMem_MiMalloc (export "malloc") (param i32 i32) (result i32) (global.set $log (i32.const 5)) (i32.const 0x400020))
     (func $_PyMem_MiCalloc (export "calloc") (param i32 i32 i32) (result i32) (global.set $log (i32.const 6)) (i32.const 0x400020))
     (func $_PyMem_MiRealloc (export "realloc") (param i32 i32 i32) (result i32) (global.set $log (i32.const 7)) (i32.const 0x400040))
-    (func $_PyMem_MiFree (param i32 i32) (global.set $log (i32.const 8)) (global.set $freed (local.get 1)))
+    (func $_PyMem_MiFree (param i32 i32)
+        (global.set $log (i32.const 8)) (global.set $freed (local.get 1))
+        (global.set $list (i32.add (local.get 1) (i32.const 28))))
     (func (export "free") (param i32 i32) (result i32) (call $_PyMem_MiFree (local.get 0) (local.get 1)) (global.get $log))
     (func $_PyObject_MiMalloc (param i32 i32) (result i32) (i32.const 0))
     (func $_PyObject_MiCalloc (param i32 i32 i32) (result i32) (i32.const 0))
     (func $_PyObject_MiRealloc (param i32 i32 i32) (result i32) (i32.const 0))
-    (func $_PyObject_MiFree (param i32 i32))
+    (func $_PyObject_MiFree (param i32 i32) (drop (i32.add (local.get 1) (i32.const 28))))
+    (func $_mi_os_alloc (export "take_data") (param i32 i32 i32) (result i32) (unreachable))
     (func $_mi_prim_alloc (param i32 i32 i32 i32 i32 i32 i32) (result i32)
         (i32.store (local.get 6) (local.get 1)) (local.get 2))
     (func (export "take") (param $address i32) (param $size i32) (param $error i32) (result i32)
@@ -155,7 +163,7 @@ fn small_blocks_belong_to_mimalloc_and_large_blocks_to_malloc() {
         call(&mut guest, name, arguments).unwrap();
         call(&mut guest, "log", &[]).unwrap()
     };
-    assert_eq!(logged("take", &[4 * MIB, 4 * MIB, 0]), 0);
+    logged("take", &[4 * MIB, 4 * MIB, 0]);
     let sizes = [0, 512, 513, -1].map(|size| logged("malloc", &[0, size]));
     assert_eq!(sizes, [5, 5, 1, 1]);
     // The last product has 33 bits.
@@ -200,6 +208,44 @@ fn only_whole_segments_that_mimalloc_took_are_recorded() {
     assert_eq!(recorded(&mut guest), [(1020, 1 << 24)]);
     call(&mut guest, "take", &[7 * MIB, 12 * MIB, 0]);
     assert_eq!(recorded(&mut guest), [(0, 1 << 16 | 1 << 24), (1020, 1 << 24)]);
+}
+
+#[test]
+fn bytes_before_a_segment_become_memory_of_malloc() {
+    let mut guest = instance(ALLOCATORS, &ExportList { two_allocators: true, ..ExportList::default() });
+    let page = 1 << 16;
+    // The memory ends one page after the table, at 32 MiB and one page.
+    for (growth, asked) in [(0, 4 * MIB - 2 * page), (61, page), (1, page)] {
+        call(&mut guest, "grow", &[growth]);
+        call(&mut guest, "take", &[4 * MIB, 4 * MIB, 0]);
+        assert_eq!(call(&mut guest, "asked", &[]), Some(asked), "{growth}");
+    }
+    assert_eq!(call(&mut guest, "log", &[]), Some(4), "the block is freed");
+}
+
+#[test]
+fn memory_for_the_data_of_mimalloc_comes_from_malloc() {
+    let mut guest = instance(ALLOCATORS, &ExportList { two_allocators: true, ..ExportList::default() });
+    for word in 0..5 {
+        call(&mut guest, "set", &[64 + 4 * word, -1]);
+    }
+    assert_eq!(call(&mut guest, "take_data", &[5000, 64, 0]), Some(MIB));
+    assert_eq!(call(&mut guest, "asked", &[]), Some(5000));
+    // `mi_memid_t`: committed memory from the system.
+    let words = [0, 4, 8, 12, 16].map(|at| call(&mut guest, "word", &[64 + at]).unwrap());
+    assert_eq!(words, [0, 0, 0, 1 << 8, 3]);
+}
+
+#[test]
+fn freed_block_is_the_next_one_that_mimalloc_allocates() {
+    let mut guest = instance(ALLOCATORS, &ExportList { two_allocators: true, ..ExportList::default() });
+    call(&mut guest, "take", &[4 * MIB, 4 * MIB, 0]);
+    call(&mut guest, "free", &[0, 4 * MIB + 32]);
+    assert_eq!(call(&mut guest, "list", &[]), Some(4 * MIB + 32 + 16));
+    let text = ALLOCATORS.replace("(i32.const 28)", "(i32.const 24)");
+    let list = ExportList { two_allocators: true, ..ExportList::default() };
+    let error = rewrite::with_exports(&wat::parse_str(text).unwrap(), &list).unwrap_err().to_string();
+    assert!(error.contains("_PyMem_MiFree"), "{error}");
 }
 
 #[test]

@@ -273,6 +273,7 @@ pub(super) fn settle(
     wipe_source(machine, python.boot_code())?;
     if form == Form::Reactor {
         heap::wipe_free_memory(machine, anchors.get(HEAP)?)?;
+        heap::fill_end(machine, anchors.get(HEAP)?, ALLOCATE)?;
     }
     let wasi = machine.wasi();
     wasi.begin_execution(); // discards the samples' output

@@ -33,7 +33,7 @@ impl FakeGuest {
     pub(crate) fn new() -> Self {
         let wasi = Wasi::new(WasiConfig::new(Vfs::new(VfsLimits::default()))).unwrap();
         let mut guest =
-            Self { memory: vec![0; 64 << 10], returns: Vec::new(), called: Vec::new(), wasi, files: BTreeMap::new() };
+            Self { memory: vec![0; 1 << 20], returns: Vec::new(), called: Vec::new(), wasi, files: BTreeMap::new() };
         guest.put(BUFFER + 12, 256); // ob_alloc
         guest.put(BUFFER + 20, START); // ob_start
         guest.put(HANDLER + 4, OURS);

@@ -77,7 +77,6 @@ def settle():
     preload()  # reuses the memory that the samples freed
     gc.collect()  # empties CPython's free lists; the last samples refill them
     if shelf:
-        fill_holes()
         # Runs the samples in fresh memory, for which the first script that raises an exception would otherwise pay.
         for sample in SAMPLES:
             buffer[:] = sample.encode()
@@ -154,22 +153,6 @@ def setup():
     sys.path_importer_cache.clear()
     os.chdir(WORKSPACE)
     return None
-
-
-def fill_holes():
-    """Allocates the small free blocks that package imports leave scattered in memory. Scripts then allocate from
-    adjacent pages, which matters because each page that they write to is copied. For each size, stops when new blocks
-    are adjacent."""
-    for size in range(7, 264, 16):
-        last = adjacent = count = 0
-        while adjacent < 128 and count < 20_000:
-            fillers.append(bytes(size))
-            here = id(fillers[-1])
-            adjacent = adjacent + 1 if 0 < here - last < size + 48 else 0
-            last, count = here, count + 1
-
-
-fillers = []
 
 
 def forget():
