@@ -84,9 +84,9 @@ pub(crate) fn fill_holes(machine: &mut dyn Machine, first: u32, malloc: &str) ->
     Ok(())
 }
 
-/// Permanently allocates the end of a segment, except for [`MAX_END_BYTES`], with the export `malloc`. Large blocks of
-/// scripts are then allocated after the image. A write to the image copies a page of its file, and the next instance in
-/// the same place restores the page.
+/// Permanently allocates the free end of a segment, except for [`MAX_END_BYTES`], with the export `malloc`. Large blocks
+/// of scripts are then allocated after the image. A write to the image copies a page of its file, and the next instance
+/// in the same place has to restore the page.
 pub(crate) fn fill_end(machine: &mut dyn Machine, first: u32, malloc: &str) -> Result<(), MachineError> {
     let end = free_chunks(machine, first).pop().filter(|chunk| chunk.is_last);
     if let Some(excess) = end.and_then(|end| end.size.checked_sub(MAX_END_BYTES + OVERHEAD_BYTES)) {
@@ -143,13 +143,28 @@ mod tests {
             [(MAX_END_BYTES, None), (MAX_END_BYTES + 8, Some(4)), (MAX_END_BYTES + 4096, Some(4092))]
         {
             // A chunk in use, and the last chunk, followed by the segment's foot.
-            let mut guest = FakeGuest::new();
-            for (at, word) in [(0x1004, 35), (0x1024, size | 1), (0x1020 + size + 4, 40)] {
-                guest.put(at, word);
-            }
-            fill_end(&mut guest, 0x1008, "malloc").unwrap();
-            let allocated: Vec<_> = allocated.into_iter().map(|size| vec![Value::I32(size)]).collect();
-            assert_eq!(guest.called, allocated, "{size}");
+            assert_eq!(allocated_end(&[(0x1004, 35), (0x1024, size | 1), (0x1024 + size, 40)]), allocated, "{size}");
+        }
+    }
+
+    #[test]
+    fn large_free_chunk_before_a_chunk_in_use_stays_free() {
+        let (size, end) = (MAX_END_BYTES + 4096, 0x1020 + MAX_END_BYTES + 4096);
+        assert_eq!(allocated_end(&[(0x1004, 35), (0x1024, size | 1), (end, size), (end + 4, 34)]), None);
+    }
+
+    /// Calls [`fill_end`] for a heap with these words, and returns the size that it allocates.
+    fn allocated_end(heap: &[(u32, u32)]) -> Option<u32> {
+        let mut guest = FakeGuest::new();
+        guest.memory.resize(1 << 20, 0);
+        for (at, word) in heap {
+            guest.put(*at, *word);
+        }
+        fill_end(&mut guest, 0x1008, "malloc").unwrap();
+        match guest.called.concat().as_slice() {
+            [] => None,
+            [Value::I32(size)] => Some(*size),
+            other => panic!("{other:?}"),
         }
     }
 }

@@ -4,9 +4,9 @@
 //! and scatters the blocks across the memory. For large blocks, mimalloc wastes memory, because it takes memory in
 //! segments of 4 MiB and never returns it.
 //!
-//! The functions of CPython's mimalloc allocator are wrapped or changed. A table in an additional page of memory has one byte for
-//! each possible segment. The byte is 1 if the segment belongs to mimalloc. A wrapper that receives a block looks up
-//! which allocator the block belongs to.
+//! The functions of CPython's mimalloc allocator are wrapped or changed. A table in an additional page of memory has one
+//! byte for each possible segment. The byte is 1 if the segment belongs to mimalloc. A wrapper that receives a block
+//! looks up which allocator the block belongs to.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -32,16 +32,22 @@ const PAGE_BYTES: i32 = 1 << PAGE_SHIFT;
 
 /// The function that takes memory from the system, `int (size_t size, …, void **block)`.
 const TAKE: &str = "_mi_prim_alloc";
-/// The function that takes memory for mimalloc's own data, `void *(size_t size, mi_memid_t *id, …)`. The system's memory
-/// would follow an arena, and cause a gap before the next arena.
+/// The function that takes memory for mimalloc's own data, `void *(size_t size, mi_memid_t *id, …)`. Memory from the
+/// system would lie right after an arena and cause a gap before the next one. The caller expects zeros.
 const TAKE_DATA: &str = "_mi_os_alloc";
 
 /// The size of a `mi_memid_t` and the offsets of two of its fields, in bytes. All other fields are 0.
 const MEMID_BYTES: i32 = 20;
 const MEMID_COMMITTED: u64 = 13;
 const MEMID_KIND: u64 = 16;
-/// The kind of memory from the system. It is not returned in WebAssembly.
+/// The kind of memory from the system. In WebAssembly, mimalloc never returns it, so a block of `malloc` is never passed
+/// to the system.
 const MEMKIND_OS: i32 = 3;
+
+/// The address of the C library's `malloc` flags, and the flag that its memory has gaps. Without the flag, `malloc`
+/// returns memory that does not extend its own when an allocation fails, for which the C library aborts.
+const MALLOC_FLAGS: u64 = 28_063_124;
+const NONCONTIGUOUS: i32 = 4;
 
 /// Pairs of functions: a function of the allocator, and the C library's equivalent.
 const PAIRS: [(Kind, &str, &str); 8] = [
@@ -60,14 +66,14 @@ const OPTIONS: [(&str, u32, i32, i32); 2] = [
     // The milliseconds until unused memory is returned to the system, or -1 to never return it. WebAssembly memory does
     // not shrink, and without a delay mimalloc does not read the clock.
     ("purge_delay", 26_118_348, 10, -1),
-    // The size of an arena in KiB, four times too large because WebAssembly cannot reserve memory. Arenas divide the
-    // memory of `malloc`, but a large arena may not fit under a script's limit.
+    // The size of an arena in KiB, four times too large because WebAssembly cannot reserve memory. Arenas split up
+    // `malloc`'s memory, so few large ones would be better, but a large arena may not fit under a script's limit.
     ("arena_reserve", 26_118_508, 131_072, 4 * (16 << 10)),
 ];
 
-/// Adds a freed block to the list from which blocks are allocated (field 16 of the page), so that the next allocation
-/// uses it. mimalloc has a separate list (field 28) for freed blocks, and uses it when the first list is empty. It would
-/// use each block of a page before it uses one again, so each execution in a session would copy more pages.
+/// Adds a freed block to the list from which blocks are allocated (offset 16 in the page's data), so that the next
+/// allocation uses it. mimalloc has a separate list for freed blocks (offset 28), which it uses when the first list is
+/// empty. It would use every block of a page before reusing one, so each execution in a session would copy more pages.
 const REUSE: Splice = Splice::new("_PyMem_MiFree", "41 1c 6a", "41 10 6a");
 
 /// A wrapper's purpose. The parameters of the functions are those of CPython's `PyMemAllocatorEx`.
@@ -263,13 +269,15 @@ impl Replacement {
     }
 
     /// Calls the wrapped function, and records the segments in the memory that it took. The bytes before the first
-    /// segment become free memory of `malloc`, unless it has enough.
+    /// segment become free memory of `malloc`, unless `malloc` already has that much free.
     fn take(self, body: &mut InstructionSink<'_>, old: u32) {
         let (size, address, gap, result) = (0, 6, 7, 8);
+        body.i32_const(0).i32_const(0).i32_load(field(MALLOC_FLAGS)).i32_const(NONCONTIGUOUS).i32_or();
+        body.i32_store(field(MALLOC_FLAGS));
         body.i32_const(0).memory_size(0).i32_const(PAGE_SHIFT).i32_shl().i32_sub();
         body.i32_const(SEGMENT_BYTES - 1).i32_and().local_tee(gap).i32_const(PAGE_BYTES).i32_gt_u();
         body.if_(BlockType::Empty);
-        // `malloc` itself needs less than a page.
+        // `malloc` adds less than a page of its own.
         body.i32_const(0).i32_const(0).local_get(gap).i32_const(PAGE_BYTES).i32_sub().call(self.malloc);
         body.call(self.free).end();
         self.forward(body, old);
@@ -284,10 +292,11 @@ impl Replacement {
         body.local_get(result);
     }
 
-    /// Allocates a block with `malloc`, and fills in mimalloc's `mi_memid_t`.
+    /// Allocates a zeroed block with `malloc`, and fills in mimalloc's `mi_memid_t`.
     fn take_data(self, body: &mut InstructionSink<'_>) {
         let (size, id, block) = (0, 1, 3);
         body.i32_const(0).local_get(size).call(self.malloc).local_tee(block).if_(BlockType::Empty);
+        body.local_get(block).i32_const(0).local_get(size).memory_fill(0);
         body.local_get(id).i32_const(0).i32_const(MEMID_BYTES).memory_fill(0);
         body.local_get(id).i32_const(1).i32_store8(MemArg { align: 0, ..field(MEMID_COMMITTED) });
         body.local_get(id).i32_const(MEMKIND_OS).i32_store(field(MEMID_KIND)).end();

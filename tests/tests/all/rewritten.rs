@@ -224,13 +224,24 @@ fn bytes_before_a_segment_become_memory_of_malloc() {
 }
 
 #[test]
+fn malloc_learns_that_its_memory_has_gaps() {
+    const FLAGS: i32 = 28_063_124;
+    let mut guest = instance(ALLOCATORS, &ExportList { two_allocators: true, ..ExportList::default() });
+    call(&mut guest, "set", &[FLAGS, 1]);
+    call(&mut guest, "take", &[4 * MIB, 4 * MIB, 0]);
+    assert_eq!(call(&mut guest, "word", &[FLAGS]), Some(5));
+}
+
+#[test]
 fn memory_for_the_data_of_mimalloc_comes_from_malloc() {
     let mut guest = instance(ALLOCATORS, &ExportList { two_allocators: true, ..ExportList::default() });
-    for word in 0..5 {
-        call(&mut guest, "set", &[64 + 4 * word, -1]);
+    let (data, last) = (MIB, MIB + 4996);
+    for at in [64, 68, 72, 76, 80, data, last, last + 4] {
+        call(&mut guest, "set", &[at, -1]);
     }
-    assert_eq!(call(&mut guest, "take_data", &[5000, 64, 0]), Some(MIB));
+    assert_eq!(call(&mut guest, "take_data", &[5000, 64, 0]), Some(data));
     assert_eq!(call(&mut guest, "asked", &[]), Some(5000));
+    assert_eq!([data, last, last + 4].map(|at| call(&mut guest, "word", &[at])), [Some(0), Some(0), Some(-1)]);
     // `mi_memid_t`: committed memory from the system.
     let words = [0, 4, 8, 12, 16].map(|at| call(&mut guest, "word", &[64 + at]).unwrap());
     assert_eq!(words, [0, 0, 0, 1 << 8, 3]);

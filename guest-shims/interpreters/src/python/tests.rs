@@ -22,7 +22,7 @@ const WORDS: u32 = 0x2a0;
 
 /// A guest without an interpreter. Each call returns the next element of `returns`, and `None` after the last one.
 pub(crate) struct FakeGuest {
-    memory: Vec<u8>,
+    pub(crate) memory: Vec<u8>,
     returns: Vec<u32>,
     pub(crate) called: Vec<Vec<Value>>,
     wasi: Wasi,
@@ -33,7 +33,7 @@ impl FakeGuest {
     pub(crate) fn new() -> Self {
         let wasi = Wasi::new(WasiConfig::new(Vfs::new(VfsLimits::default()))).unwrap();
         let mut guest =
-            Self { memory: vec![0; 1 << 20], returns: Vec::new(), called: Vec::new(), wasi, files: BTreeMap::new() };
+            Self { memory: vec![0; 64 << 10], returns: Vec::new(), called: Vec::new(), wasi, files: BTreeMap::new() };
         guest.put(BUFFER + 12, 256); // ob_alloc
         guest.put(BUFFER + 20, START); // ob_start
         guest.put(HANDLER + 4, OURS);
