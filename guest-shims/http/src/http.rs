@@ -5,9 +5,6 @@ use glovebox_guest::Error;
 use glovebox_vfs::Untrusted;
 use serde::Serialize;
 
-/// Reads a request's body. Fails if the body exceeds the given number of bytes.
-pub(crate) type ReadBody<'a> = dyn FnMut(usize) -> Result<Vec<u8>, Problem> + 'a;
-
 /// A request, without its body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     answer::{ExecutionAnswer, ReturnedFiles, finish},
-    http::{Answer, Problem, ReadBody, Request},
+    http::{Answer, Problem, Request},
     policy::{self, Settings},
     wire::{self, ExecuteBody, FreshExecution, NewSession, OpenBody, SessionExecution},
 };
@@ -36,41 +36,62 @@ const ROUTES: [(&str, Route); 4] = [
 /// The path of the health check, which needs no token.
 const HEALTH: &str = "/healthz";
 
-/// Answers a request. `read` is called at most once, to read the body after the access checks.
-pub(crate) fn answer(settings: &Result<Settings, Problem>, request: &Request, read: &mut ReadBody<'_>) -> Answer {
-    carried_out(settings, request, read, &ROUTES).unwrap_or_else(Answer::from)
+/// A request that has passed the access checks, and is answered with its body.
+#[derive(Debug)]
+pub(crate) struct AdmittedRequest<'a> {
+    settings: &'a Settings,
+    route: Route,
 }
 
-fn carried_out(
-    settings: &Result<Settings, Problem>,
+impl AdmittedRequest<'_> {
+    /// Returns the maximum size of the body.
+    pub(crate) fn max_body_bytes(&self) -> usize {
+        self.settings.body_bytes
+    }
+
+    /// Answers the request with this body.
+    pub(crate) fn answer(&self, body: Result<Vec<u8>, Problem>) -> Answer {
+        body.and_then(|body| (self.route)(self.settings, &body)).unwrap_or_else(Answer::from)
+    }
+}
+
+/// Checks access to a route. `Err` contains the answer if it does not depend on the body: a rejection or the health.
+pub(crate) fn admit<'a>(
+    settings: &'a Result<Settings, Problem>,
     request: &Request,
-    read: &mut ReadBody<'_>,
+) -> Result<AdmittedRequest<'a>, Answer> {
+    admit_to(&ROUTES, settings, request)
+}
+
+fn admit_to<'a>(
     routes: &[(&str, Route)],
-) -> Result<Answer, Problem> {
+    settings: &'a Result<Settings, Problem>,
+    request: &Request,
+) -> Result<AdmittedRequest<'a>, Answer> {
     let settings = settings.as_ref().map_err(Clone::clone)?;
     if request.path == HEALTH {
-        return match request.method.as_str() {
-            "GET" | "HEAD" => Ok(Answer::text("ok\n")),
-            _ => Err(no_method()),
-        };
+        return Err(match request.method.as_str() {
+            "GET" | "HEAD" => Answer::text("ok\n"),
+            _ => no_method().into(),
+        });
     }
     check_origin(request)?;
     check_token(settings.token.as_ref(), request)?;
     let Some((_, route)) = routes.iter().find(|(path, _)| *path == request.path) else {
         let paths: Vec<_> = routes.iter().map(|(path, _)| *path).collect();
         let detail = format!("unknown path; use {} or {HEALTH}", paths.join(", "));
-        return Err(Problem::new(404, "no-route", detail));
+        return Err(Problem::new(404, "no-route", detail).into());
     };
     if request.method != "POST" {
-        return Err(no_method());
+        return Err(no_method().into());
     }
     let max = settings.body_bytes;
     // Reject a body whose announced size exceeds the limit, without reading it.
     let announced = request.header("content-length").and_then(|length| length.parse::<u64>().ok());
     if announced.is_some_and(|length| length > max as u64) {
-        return Err(body_too_large(max));
+        return Err(body_too_large(max).into());
     }
-    route(settings, &read(max)?)
+    Ok(AdmittedRequest { settings, route: *route })
 }
 
 pub(crate) fn body_too_large(max: usize) -> Problem {
@@ -268,8 +289,11 @@ mod tests {
     fn send(settings: &Result<Settings, Problem>, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec())).collect();
         let request = Request { method: method.into(), path: path.into(), authority: Some("here".into()), headers };
-        let mut read = |max: usize| if max < 5 { Err(body_too_large(max)) } else { Ok(b"hello".to_vec()) };
-        let answer = carried_out(settings, &request, &mut read, &ECHO).unwrap_or_else(Answer::from);
+        let read = |max: usize| if max < 5 { Err(body_too_large(max)) } else { Ok(b"hello".to_vec()) };
+        let answer = match admit_to(&ECHO, settings, &request) {
+            Ok(admitted) => admitted.answer(read(admitted.max_body_bytes())),
+            Err(answer) => answer,
+        };
         (answer.status, String::from_utf8(answer.body).unwrap())
     }
 
