@@ -1,9 +1,10 @@
 //! An adapter component that implements the routes of `glovebox serve` with `glovebox:sandbox`, for hosts that run
 //! components.
 //!
-//! The adapter exports `wasi:http/incoming-handler` and imports the sandbox. When the adapter is composed with a
-//! provider, the result is one component for any host that lets components answer HTTP requests. The adapter keeps no
-//! state between requests: the client stores a session's sealed state and sends it with each request.
+//! The adapter imports the sandbox, and exports `wasi:http/incoming-handler` of WASI 0.2 or, with the feature
+//! `concurrent`, `wasi:http/handler` of WASI 0.3. When the adapter is composed with a provider, the result is one
+//! component for any host that lets components answer HTTP requests. The adapter keeps no state between requests: the
+//! client stores a session's sealed state and sends it with each request.
 //!
 //! * [`entry`] implements the component's export. All other modules compile on any target and are tested natively.
 //! * `router` checks access and handles requests.
@@ -37,9 +38,18 @@ mod wire;
     reason = "generated: the canonical ABI is raw memory, and the generator's names are WIT's"
 )]
 pub mod bindings {
+    #[cfg(not(feature = "concurrent"))]
     wit_bindgen::generate!({
         path: ["../../wit", "wit"],
         world: "glovebox:http/adapter",
+        generate_all,
+        pub_export_macro: true,
+        default_bindings_module: "crate::bindings",
+    });
+    #[cfg(feature = "concurrent")]
+    wit_bindgen::generate!({
+        path: "wit/0.3",
+        world: "glovebox:http/adapter-concurrent",
         generate_all,
         pub_export_macro: true,
         default_bindings_module: "crate::bindings",

@@ -1,6 +1,12 @@
-//! The component's export. `blocking` implements it, and this file converts requests and responses.
+//! The component's export, in one of two forms:
+//!
+//! * `blocking`: `wasi:http/incoming-handler` of WASI 0.2.
+//! * `concurrent`: `wasi:http/handler` of WASI 0.3, with the feature `concurrent`.
 
+#[cfg(not(feature = "concurrent"))]
 mod blocking;
+#[cfg(feature = "concurrent")]
+mod concurrent;
 
 use std::sync::OnceLock;
 
