@@ -123,13 +123,13 @@ fn failed(error: impl Display) -> WeaveError {
 /// The prefix of the interfaces that the provider exports to the adapter.
 const SANDBOX: &str = "glovebox:sandbox/";
 
-/// The name of the composed component's export, without its version.
-const HANDLER: &str = "wasi:http/incoming-handler@";
+/// The possible names of the composed component's export, without their versions: WASI 0.2 and WASI 0.3.
+const HANDLERS: [&str; 2] = ["wasi:http/incoming-handler@", "wasi:http/handler@"];
 
-/// Composes a provider without imports with the HTTP adapter. The result exports `wasi:http/incoming-handler`, and
-/// imports what the adapter imports, except the sandbox.
+/// Composes a provider without imports with the HTTP adapter. The result exports the adapter's handler,
+/// `wasi:http/incoming-handler` or `wasi:http/handler`, and imports what the adapter imports, except the sandbox.
 ///
-/// `adapter` is the core module that `guest-shims/component/build http` builds, or a component made from it.
+/// `adapter` is a core module that `guest-shims/component/build http http-0.3` builds, or a component made from it.
 ///
 /// # Errors
 /// Fails if the provider has imports or does not match the adapter. To compose a provider that has imports, use a tool
@@ -147,8 +147,10 @@ pub fn served(provider: &[u8], adapter: &[u8]) -> Result<Vec<u8>, WeaveError> {
         return Err(refused(format!("the provider imports `{import}`; use a provider without imports")));
     }
     let (_, handlers) = names(adapter)?;
-    let handler = handlers.iter().find(|name| name.starts_with(HANDLER));
-    let handler = handler.ok_or_else(|| refused("the adapter does not export `wasi:http/incoming-handler`"))?;
+    let handler = handlers.iter().find(|name| HANDLERS.iter().any(|handler| name.starts_with(handler)));
+    let handler = handler.ok_or_else(|| {
+        refused("the adapter exports neither `wasi:http/incoming-handler` nor `wasi:http/handler`; use another adapter")
+    })?;
     let mut whole = Component::new();
     let adapted = Imports::copied(adapter, &mut whole)?;
     let instance = whole_of(&mut whole, provider, adapter, &adapted, &exports)?;
@@ -294,8 +296,9 @@ mod tests {
         let (imports, exports) = names(&whole).unwrap();
         assert_eq!(imports, ["wasi:cli/environment@0.2.12"]);
         assert_eq!(exports, ["wasi:http/incoming-handler@0.2.12"]);
-        let whole = composed(PROVIDER, &adapter(SANDBOX)).unwrap();
-        assert_eq!(names(&whole).unwrap().0, Vec::<String>::new());
+        let concurrent = adapter(SANDBOX).replace("incoming-handler@0.2.12", "handler@0.3.0");
+        let (imports, exports) = names(&composed(PROVIDER, &concurrent).unwrap()).unwrap();
+        assert_eq!((imports, exports), (Vec::new(), vec!["wasi:http/handler@0.3.0".to_owned()]));
     }
 
     #[test]
@@ -306,7 +309,7 @@ mod tests {
         let unknown = SANDBOX.replace("sandbox@0.2.0", "sandbox@0.9.0");
         for (provider, adapter, expected) in [
             (importing.as_str(), whole.as_str(), "the provider imports `wasi:x/y@0.1.0`"),
-            (PROVIDER, PROVIDER, "does not export `wasi:http/incoming-handler`"),
+            (PROVIDER, PROVIDER, "exports neither `wasi:http/incoming-handler` nor"),
             (PROVIDER, &adapter(&[SANDBOX, ENVIRONMENT].concat()), "or after it; import the sandbox last"),
             (PROVIDER, &adapter(&other), "type mismatch"),
             (
