@@ -72,6 +72,11 @@ impl Host {
 
     /// Sends a request with only these headers, `host` and `connection`.
     pub(super) fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        self.begin(method, path, headers).finish(body)
+    }
+
+    /// Sends the head of a request, like `raw`.
+    pub(super) fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> BegunRequest {
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", self.address);
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
@@ -79,11 +84,21 @@ impl Host {
         let mut stream = TcpStream::connect(self.address).expect("the server listens");
         stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a time limit can be set");
         stream.write_all(format!("{head}\r\n").as_bytes()).expect("a request can be sent");
+        BegunRequest(stream)
+    }
+}
+
+/// A request whose head has been sent.
+pub(super) struct BegunRequest(TcpStream);
+
+impl BegunRequest {
+    /// Sends the body, and reads the answer.
+    pub(super) fn finish(mut self, body: &[u8]) -> Answer {
         // The server may reject the request before it has read the whole body.
-        let _ = stream.write_all(body);
+        let _ = self.0.write_all(body);
         let mut answer = Vec::new();
         // The server may also close the connection before the client has read the whole answer.
-        let _ = stream.read_to_end(&mut answer);
+        let _ = self.0.read_to_end(&mut answer);
         Answer::parse(&answer)
     }
 }

@@ -1,14 +1,11 @@
-//! Tests the HTTP adapter, composed with a provider, in `wasmtime serve`.
+//! Tests both forms of the HTTP adapter, composed with a provider, in `wasmtime serve`.
 
 mod host;
 mod refusals;
 mod scripts;
 mod sessions;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
@@ -30,24 +27,28 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     let mut trials = vec![
         trial_with("served/javascript", served.clone(), |path| answers(&path, Language::JavaScript)),
         trial_with("served/settings", served, |path| missing_and_invalid_settings_are_named(&path)),
+        composed_trial("served/javascript-0.3", Language::JavaScript, "http-0.3"),
     ];
     // Compiling the Python provider takes longer than all other tests here.
     if whole_matrix() {
-        let parts = wasmtime_path()
-            .and_then(|_| provider_path("glovebox-python-closed"))
-            .and_then(|provider| Ok((provider, provider_path("http")?)));
-        trials.push(trial_with("served/python", parts, |(provider, adapter)| {
-            answers(&composed(&provider, &adapter)?, Language::Python)
-        }));
+        trials.push(composed_trial("served/python", Language::Python, "http"));
+        trials.push(composed_trial("served/python-0.3", Language::Python, "http-0.3"));
     }
     trials
 }
 
-/// Composes a provider with the adapter, as `glovebox weave --http` does.
-fn composed(provider: &Path, adapter: &Path) -> Result<PathBuf, Failed> {
-    let whole = provider.with_file_name("glovebox-python-composed.wasm");
-    fs::write(&whole, glovebox_weave::served(&fs::read(provider)?, &fs::read(adapter)?)?)?;
-    Ok(whole)
+/// Creates a trial that composes a provider with an adapter, as `glovebox weave --http` does.
+fn composed_trial(name: &str, language: Language, adapter: &str) -> Trial {
+    let provider = format!("glovebox-{}", language.name());
+    let whole = format!("{provider}-{adapter}-composed.wasm");
+    let parts =
+        wasmtime_path().and_then(|_| Ok((provider_path(&format!("{provider}-closed"))?, provider_path(adapter)?)));
+    trial_with(name, parts, move |(provider, adapter)| {
+        let whole = provider.with_file_name(whole);
+        fs::write(&whole, glovebox_weave::served(&fs::read(provider)?, &fs::read(adapter)?)?)?;
+        answers(&whole, language)?;
+        missing_and_invalid_settings_are_named(&whole)
+    })
 }
 
 fn answers(component: &Path, language: Language) -> Result<(), Failed> {
@@ -69,6 +70,7 @@ fn answers(component: &Path, language: Language) -> Result<(), Failed> {
     scripts::diagnostics_equal_the_engines(&host, language)?;
     refusals::rejections_name_the_problem(&host);
     refusals::body_size_is_limited(&host, language);
+    refusals::late_body_delays_no_other_request(&host, language);
     refusals::foreign_origin_is_rejected(&host);
     sessions::state_is_in_each_response(&host, language)?;
     sessions::unwound_session_continues_and_exited_session_ends(&host, language);

@@ -95,6 +95,17 @@ pub(super) fn body_size_is_limited(host: &Host, language: Language) {
     );
 }
 
+/// A request whose body is late or never arrives does not delay other requests.
+pub(super) fn late_body_delays_no_other_request(host: &Host, language: Language) {
+    let body = json!({ "language": language.name(), "source": "1" }).to_string();
+    let length = body.len().to_string();
+    let begin = || host.begin("POST", "/v1/execute", &[("content-length", &length)]);
+    let late = begin();
+    drop(begin());
+    assert_eq!(host.ask("POST", "/v1/execute", &[], body.as_bytes()).status, 200);
+    assert_eq!(late.finish(body.as_bytes()).status, 200);
+}
+
 pub(super) fn foreign_origin_is_rejected(host: &Host) {
     let answer = host.ask("POST", "/v1/execute", &[("origin", "http://evil.example")], b"{\"source\": \"1\"}");
     assert_eq!(answer.problem().1, "origin");
