@@ -366,6 +366,10 @@ pub struct ExportList {
     /// interpreter's recursion check then detects these calls. Requires the global `__stack_pointer` in `globals`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub framed: Vec<String>,
+    /// The destructor of CPython that is called most often. `_Py_Dealloc`, which must be in `framed`, then calls it
+    /// directly, and reserves no frame for types without garbage collection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frequent_destructor: Option<String>,
     /// The function `__wasilibc_find_relpath_alloc` of wasi-libc. The function is changed to preserve an empty path
     /// instead of replacing it with `.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -395,6 +399,9 @@ pub struct ExportList {
     /// functions' bodies. Each range has the first index and the index after the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inlined: Vec<(u32, u32)>,
+    /// Calls within `inlined` that are replaced although the called functions are long. Maps a caller to the functions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inlined_calls: BTreeMap<String, Vec<String>>,
     /// Globals to export. Maps export names to global indices.
     #[serde(default)]
     pub globals: BTreeMap<String, u32>,

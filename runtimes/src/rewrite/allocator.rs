@@ -76,6 +76,15 @@ const OPTIONS: [(&str, u32, i32, i32); 2] = [
 /// empty. It would use every block of a page before reusing one, so each execution in a session would copy more pages.
 const REUSE: Splice = Splice::new("_PyMem_MiFree", "41 1c 6a", "41 10 6a");
 
+/// CPython's functions that call the allocator through a pointer: the name, the allocator's function, `true` for a
+/// function that frees, and the pointer's address.
+const CALLERS: [(&str, &str, bool, u32); 4] = [
+    ("PyMem_Malloc", "_PyMem_MiMalloc", false, 26_152_948),
+    ("PyMem_Free", "_PyMem_MiFree", true, 26_152_960),
+    ("PyObject_Malloc", "_PyObject_MiMalloc", false, 26_152_968),
+    ("PyObject_Free", "_PyObject_MiFree", true, 26_152_980),
+];
+
 /// A wrapper's purpose. The parameters of the functions are those of CPython's `PyMemAllocatorEx`.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -87,6 +96,12 @@ enum Kind {
     Take,
     /// Allocates mimalloc's own data.
     TakeData,
+    /// Calls mimalloc directly if the pointer at an address has this value. Direct calls are faster and can be inlined.
+    Direct {
+        frees: bool,
+        pointer: u32,
+        value: i32,
+    },
 }
 
 /// A wrapper around a function of the allocator.
@@ -95,7 +110,8 @@ pub(super) struct Replacement {
     kind: Kind,
     /// The address of the table.
     table: u32,
-    /// The equivalent function of the C library. The wrapper itself for `Take` and `TakeData`.
+    /// The equivalent function of the C library, or for `Direct` mimalloc's function. The wrapper itself for `Take` and
+    /// `TakeData`.
     other: u32,
     /// The C library's `malloc`, and the wrapper that frees a block.
     malloc: u32,
@@ -104,7 +120,8 @@ pub(super) struct Replacement {
 
 /// The names of all functions that the change needs.
 pub(super) fn names<'a>() -> impl Iterator<Item = &'a str> {
-    PAIRS.into_iter().flat_map(|(_, own, other)| [own, other]).chain([TAKE, TAKE_DATA])
+    let callers = CALLERS.into_iter().map(|(name, ..)| name);
+    PAIRS.into_iter().flat_map(|(_, own, other)| [own, other]).chain([TAKE, TAKE_DATA]).chain(callers)
 }
 
 /// Adds a page for the table to the memory, and sets mimalloc's options. Returns the table's address.
@@ -148,12 +165,22 @@ fn offset_of(module: &[u8], address: u32) -> Result<Option<usize>, RewriteError>
 }
 
 /// Returns the functions to wrap. `found` contains the indices of the functions in [`names`].
-pub(super) fn wrappers(table: u32, found: &BTreeMap<String, u32>) -> Result<BTreeMap<u32, Wrapper>, RewriteError> {
+pub(super) fn wrappers(
+    sections: &Sections<'_>,
+    table: u32,
+    found: &BTreeMap<String, u32>,
+) -> Result<BTreeMap<u32, Wrapper>, RewriteError> {
     let malloc = index_of(found, "_PyMem_RawMalloc")?;
     let free = index_of(found, "_PyMem_MiFree")?;
     let mut wrappers = BTreeMap::new();
-    let takers = [(Kind::Take, TAKE, TAKE), (Kind::TakeData, TAKE_DATA, TAKE_DATA)];
-    for (kind, own, other) in PAIRS.into_iter().chain(takers) {
+    let mut all = PAIRS.to_vec();
+    all.extend([(Kind::Take, TAKE, TAKE), (Kind::TakeData, TAKE_DATA, TAKE_DATA)]);
+    for (name, direct, frees, pointer) in CALLERS {
+        let value = sections.table_slot(index_of(found, direct)?)?;
+        let value = value.ok_or_else(|| RewriteError::UnexpectedCode(direct.to_owned()))?;
+        all.push((Kind::Direct { frees, pointer, value }, name, direct));
+    }
+    for (kind, own, other) in all {
         let replacement = Replacement { kind, table, other: index_of(found, other)?, malloc, free };
         wrappers.insert(index_of(found, own)?, Wrapper::Allocator(replacement));
     }
@@ -164,6 +191,7 @@ impl Replacement {
     /// Returns the number of parameters.
     pub(super) fn parameters(self) -> usize {
         match self.kind {
+            Kind::Direct { .. } => 1,
             Kind::Free | Kind::Allocate => 2,
             Kind::AllocateZeroed | Kind::Resize | Kind::TakeData => 3,
             Kind::Take => 7,
@@ -197,6 +225,19 @@ impl Replacement {
             Kind::Resize => self.resize(&mut body, old),
             Kind::Take => self.take(&mut body, old),
             Kind::TakeData => self.take_data(&mut body),
+            Kind::Direct { frees, pointer, value } => {
+                body.i32_const(0).i32_load(field(pointer.into())).i32_const(value).i32_eq();
+                let result = if frees {
+                    BlockType::Empty
+                } else {
+                    // Larger sizes are errors.
+                    body.local_get(0).i32_const(0).i32_ge_s().i32_and();
+                    BlockType::Result(ValType::I32)
+                };
+                body.if_(result).i32_const(0).local_get(0).call(self.other).else_();
+                self.forward(&mut body, old);
+                body.end();
+            }
         }
         body.end();
         function

@@ -12,7 +12,7 @@ use wasmparser::{Name, Payload, RefType, Table, TableInit, ValType as ParsedType
 
 use super::{
     RewriteError, allocator,
-    function_wrappers::{self, Wrapper},
+    function_wrappers::{self, Destructor, Wrapper},
     index_of, inlining, numpy, quickjs,
     sections::{EncodedSection, Exports, SectionChange, Sections, bound, entries, extended_section},
 };
@@ -20,6 +20,8 @@ use crate::{Callback, ExportList, FunctionId};
 
 /// The name that recipes use for the global with the C stack pointer.
 const STACK_POINTER: &str = "__stack_pointer";
+/// CPython's function that calls the destructor of an object's type.
+const DEALLOC: &str = "_Py_Dealloc";
 
 /// The value type of a saved global.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +82,10 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<BootableModule, 
     let finder = list.path_finder.iter().filter_map(FunctionId::name);
     let hash = list.mixed_hash.as_deref();
     let allocator = allocator::names().filter(|_| list.two_allocators);
+    let destructor = list.frequent_destructor.as_deref();
+    let inlined = list.inlined_calls.iter().flat_map(|(caller, callees)| callees.iter().chain([caller]));
     let named = wanted.iter().copied().chain(framed).chain(finder).chain(hash).chain(allocator);
+    let named = named.chain(destructor).chain(inlined.map(String::as_str));
     let found = function_indices(&sections, &named.collect())?;
     // Add the exports in the recipe's order, without duplicates.
     for name in list.functions.iter().filter(|name| wanted.contains(name.as_str())) {
@@ -116,9 +121,9 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<BootableModule, 
     let mut changed = add_callbacks(&sections, &list.callbacks, &mut exports)?;
     changed.push(SectionChange::to(exports.section()));
     let mut bytes = sections.rebuild(changed);
-    let mut wrappers = wrappers(list, &found)?;
+    let mut wrappers = wrappers(&sections, list, &found)?;
     if list.two_allocators {
-        wrappers.extend(allocator::wrappers(table, &found)?);
+        wrappers.extend(allocator::wrappers(&sections, table, &found)?);
     }
     if !wrappers.is_empty() {
         bytes = function_wrappers::wrap(&bytes, &wrappers)?;
@@ -126,13 +131,23 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<BootableModule, 
     if !list.inlined.is_empty() {
         // Wrapped functions were moved to the end.
         let ranges: Vec<_> = list.inlined.iter().copied().chain([(counts.functions, u32::MAX)]).collect();
-        bytes = inlining::inline(&bytes, &ranges)?;
+        let mut chosen = BTreeSet::new();
+        for (caller, callees) in &list.inlined_calls {
+            for callee in callees {
+                chosen.insert((index_of(&found, caller)?, index_of(&found, callee)?));
+            }
+        }
+        bytes = inlining::inline(&bytes, &ranges, &chosen)?;
     }
     Ok(BootableModule { bytes, globals })
 }
 
 /// Returns the functions to wrap. `found` contains the indices of the listed functions.
-fn wrappers(list: &ExportList, found: &BTreeMap<String, u32>) -> Result<BTreeMap<u32, Wrapper>, RewriteError> {
+fn wrappers(
+    sections: &Sections<'_>,
+    list: &ExportList,
+    found: &BTreeMap<String, u32>,
+) -> Result<BTreeMap<u32, Wrapper>, RewriteError> {
     let index = |name: &String| index_of(found, name);
     let mut wrappers = BTreeMap::new();
     for name in &list.framed {
@@ -140,7 +155,9 @@ fn wrappers(list: &ExportList, found: &BTreeMap<String, u32>) -> Result<BTreeMap
             .globals
             .get(STACK_POINTER)
             .ok_or_else(|| RewriteError::Unsupported(format!("no global is named `{STACK_POINTER}`")))?;
-        wrappers.insert(index(name)?, Wrapper::Frame { stack_pointer: *stack_pointer });
+        let destructor = list.frequent_destructor.as_ref().filter(|_| name == DEALLOC);
+        let destructor = destructor.map(|name| Destructor::find(sections, index(name)?, name)).transpose()?;
+        wrappers.insert(index(name)?, Wrapper::Frame { stack_pointer: *stack_pointer, destructor });
     }
     if let Some(finder) = &list.path_finder {
         let index = match finder {

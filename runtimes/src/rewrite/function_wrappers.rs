@@ -22,12 +22,42 @@ const MIXER: i32 = 0x85eb_ca6b_u32.cast_signed();
 /// The parameter types of wasi-libc's `__wasilibc_find_relpath_alloc`.
 const PATH_FINDER: [ValType; 5] = [ValType::I32; 5];
 
+/// The most frequent destructor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Destructor {
+    index: u32,
+    /// The function's slot in the table.
+    slot: i32,
+}
+
+impl Destructor {
+    /// Finds the function's slot.
+    pub(super) fn find(sections: &Sections<'_>, index: u32, name: &str) -> Result<Self, RewriteError> {
+        let slot = sections.table_slot(index)?;
+        let slot = slot.ok_or_else(|| unsupported(format!("its function `{name}` is not in the table")))?;
+        Ok(Self { index, slot })
+    }
+}
+
+/// The offset of the type in CPython's objects, in bytes.
+const OBJECT_TYPE: u64 = 4;
+/// The offset of the destructor (`tp_dealloc`) in CPython's types.
+const TYPE_DESTRUCTOR: u64 = 24;
+/// The offset of the flags (`tp_flags`) in CPython's types.
+const TYPE_FLAGS: u64 = 84;
+/// The flag of types with garbage collection (`Py_TPFLAGS_HAVE_GC`).
+const HAVE_GC: i32 = 1 << 14;
+
 /// The code to add around a function.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wrapper {
     /// Reserves a frame on the C stack for the duration of the call. `stack_pointer` is the index of the global. If an
     /// exception leaves the function, the code that catches it resets the stack pointer, as for any function.
-    Frame { stack_pointer: u32 },
+    ///
+    /// With a destructor, the function is CPython's `_Py_Dealloc`, which calls the destructor of an object's type. It
+    /// does nothing else, and needs no frame, for types without garbage collection. Their destructors are called
+    /// instead of the function, and the given one directly.
+    Frame { stack_pointer: u32, destructor: Option<Destructor> },
     /// Preserves an empty path. wasi-libc's `__wasilibc_find_relpath_alloc` finds the preopen and the relative path
     /// for every function with a path parameter. The function replaces an empty path with `.`, so `rmtree("")` would
     /// empty the working directory. With an empty path, the file system returns `ENOENT`.
@@ -71,9 +101,15 @@ pub(super) fn wrap(module: &[u8], functions: &BTreeMap<u32, Wrapper>) -> Result<
         let (parameters, results) =
             function_type.ok_or_else(|| unsupported(format!("its function {index} has no type")))?;
         bodies.function(&match *wrapper {
-            Wrapper::Frame { stack_pointer } => {
+            Wrapper::Frame { stack_pointer, destructor } => {
                 check_stack_pointer(&sections, stack_pointer)?;
-                framed_call(old, parameters.len(), stack_pointer)
+                let is_destructor = matches!((parameters.as_slice(), results.as_slice()), ([ValType::I32], []));
+                if destructor.is_some() && !is_destructor {
+                    return Err(unsupported(format!(
+                        "its function {index} does not have the signature of `_Py_Dealloc`"
+                    )));
+                }
+                framed_call(old, parameters.len(), stack_pointer, destructor.map(|of| (of, type_index)))
             }
             Wrapper::Allocator(replacement) if parameters.len() == replacement.parameters() => replacement.body(old),
             Wrapper::Allocator(_) => {
@@ -109,15 +145,33 @@ fn check_stack_pointer(sections: &Sections<'_>, stack_pointer: u32) -> Result<()
     }
 }
 
-fn framed_call(function: u32, parameters: usize, stack_pointer: u32) -> Function {
-    let mut framed = Function::new([]);
+fn framed_call(
+    function: u32,
+    parameters: usize,
+    stack_pointer: u32,
+    destructor: Option<(Destructor, u32)>,
+) -> Function {
+    let mut framed = Function::new(destructor.map(|_| (2, EncodedType::I32)));
     let mut body = framed.instructions();
+    if let Some((Destructor { index, slot }, type_index)) = destructor {
+        let word = |offset| MemArg { offset, align: 2, memory_index: 0 };
+        let (object, of, found) = (0, 1, 2);
+        body.local_get(object).i32_load(word(OBJECT_TYPE)).local_tee(of).i32_load(word(TYPE_DESTRUCTOR));
+        body.local_tee(found).i32_const(slot).i32_eq();
+        body.if_(BlockType::Empty).local_get(object).call(index).else_();
+        body.local_get(of).i32_load(word(TYPE_FLAGS)).i32_const(HAVE_GC).i32_and().i32_eqz();
+        body.if_(BlockType::Empty).local_get(object).local_get(found).call_indirect(0, type_index).else_();
+    }
     body.global_get(stack_pointer).i32_const(FRAME_BYTES).i32_sub().global_set(stack_pointer);
     for (parameter, _) in (0u32..).zip(0..parameters) {
         body.local_get(parameter);
     }
     body.call(function);
-    body.global_get(stack_pointer).i32_const(FRAME_BYTES).i32_add().global_set(stack_pointer).end();
+    body.global_get(stack_pointer).i32_const(FRAME_BYTES).i32_add().global_set(stack_pointer);
+    if destructor.is_some() {
+        body.end().end();
+    }
+    body.end();
     framed
 }
 

@@ -7,7 +7,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use wasm_encoder::{CodeSection, Encode};
+use wasm_encoder::{BlockType, CodeSection, Encode};
 use wasmparser::{
     BinaryReader, ConstExpr, ElementItems, ExternalKind, FunctionBody, Operator, OperatorsReader, Payload, TableInit,
     ValType,
@@ -19,9 +19,9 @@ use super::{
     sections::{SectionChange, Sections},
 };
 
-/// Maximum number of operators of a function that is always inlined.
-const MAX_SHORT_OPERATORS: usize = 15;
-/// Maximum number of operators of a function that is inlined if it has no calls and no loops.
+/// Maximum number of operators of a function that is inlined into all callers.
+const MAX_SHORT_OPERATORS: usize = 34;
+/// Maximum number of operators of such a function without calls and loops.
 const MAX_LEAF_OPERATORS: usize = 60;
 /// Maximum length of a function with inlined calls, in bytes.
 const MAX_CALLER_BYTES: usize = 400 << 10;
@@ -47,14 +47,16 @@ const BR: u8 = 0x0c;
 const LOCAL_GET: u8 = 0x20;
 const LOCAL_SET: u8 = 0x21;
 const LOCAL_TEE: u8 = 0x22;
-/// The type of a block without results.
-const NO_RESULT: u8 = 0x40;
+
+/// Callers with functions that they call.
+pub(super) type Calls = std::collections::BTreeSet<(u32, u32)>;
 
 /// Inlines calls between the functions with indices in `ranges`. Each range has the first index and the index after the
 /// last.
 ///
-/// A function is inlined if it is short, or if only one call refers to it.
-pub(super) fn inline(module: &[u8], ranges: &[(u32, u32)]) -> Result<Vec<u8>, RewriteError> {
+/// A function is inlined if it is short, if only one call refers to it, or if `chosen` contains the caller and the
+/// function.
+pub(super) fn inline(module: &[u8], ranges: &[(u32, u32)], chosen: &Calls) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let types = function_types(&sections)?;
     let defined = defined_functions(&sections)?;
@@ -80,13 +82,16 @@ pub(super) fn inline(module: &[u8], ranges: &[(u32, u32)]) -> Result<Vec<u8>, Re
         for (nth, index, of) in &selected {
             let Some(body) = bodies.get(*nth) else { continue };
             let is_single = usage.get(*index) == Uses::OneCall;
-            callees.extend(Callee::read(body, of, is_single)?.map(|callee| (*index, callee)));
+            let may_be_long = is_single || chosen.iter().any(|(_, callee)| callee == index);
+            if let Some(callee) = Callee::read(body, of, may_be_long)? {
+                callees.insert(*index, Callee { is_general: callee.is_general || is_single, ..callee });
+            }
         }
         let mut changed = Vec::new();
         for (nth, index, of) in &selected {
             let Some(body) = bodies.get(*nth) else { continue };
             let parameters = u32::try_from(of.0.len()).unwrap_or(u32::MAX);
-            changed.extend(expanded(body, *index, parameters, &callees, &mut budget)?.map(|body| (*nth, body)));
+            changed.extend(expanded(body, *index, parameters, &callees, chosen, &mut budget)?.map(|body| (*nth, body)));
         }
         if changed.is_empty() {
             break;
@@ -225,11 +230,13 @@ struct Callee<'a> {
     code: &'a [u8],
     /// `true` if an operator other than the final `end` leaves the function.
     leaves: bool,
+    /// `true` if the function is inlined into all callers.
+    is_general: bool,
 }
 
 impl<'a> Callee<'a> {
     /// Reads a function. Returns `None` if its calls must stay.
-    fn read(body: &'a [u8], of: &'a FunctionType, is_single: bool) -> Result<Option<Self>, RewriteError> {
+    fn read(body: &'a [u8], of: &'a FunctionType, may_be_long: bool) -> Result<Option<Self>, RewriteError> {
         let (parameters, results) = of;
         if results.len() > 1 {
             return Ok(None);
@@ -249,12 +256,12 @@ impl<'a> Callee<'a> {
         let code = body.get(operators.original_position()..).unwrap_or_default();
         let mut scan = Scan { first: u32::try_from(parameters.len()).unwrap_or(u32::MAX), ..Scan::default() };
         while !operators.eof() {
-            if !scan.add(&operators.read()?)? || !(is_single || scan.is_short()) {
+            if !scan.add(&operators.read()?)? || !(may_be_long || scan.is_short()) {
                 return Ok(None);
             }
         }
-        let Scan { zeroed, leaves, .. } = scan;
-        Ok(Some(Self { parameters, result: results.first().copied(), locals, zeroed, code, leaves }))
+        let (result, is_general) = (results.first().copied(), scan.is_short());
+        Ok(Some(Self { parameters, result, locals, zeroed: scan.zeroed, code, leaves: scan.leaves, is_general }))
     }
 
     /// Returns the number of parameters and locals.
@@ -290,10 +297,8 @@ impl<'a> Callee<'a> {
         }
         if self.leaves {
             code.push(BLOCK);
-            match self.result {
-                Some(result) => encoded(result)?.encode(code),
-                None => code.push(NO_RESULT),
-            }
+            let of = self.result.map(encoded).transpose()?;
+            of.map_or(BlockType::Empty, BlockType::Result).encode(code);
         }
         let mut operators = OperatorsReader::new(BinaryReader::new(self.code, 0));
         let (mut depth, mut copied) = (0u32, 0);
@@ -369,7 +374,7 @@ impl Scan {
             Operator::Else => self.set.truncate(self.blocks.last().copied().unwrap_or_default()),
             Operator::End => self.set.truncate(self.blocks.pop().unwrap_or_default()),
             Operator::Br { relative_depth } | Operator::BrIf { relative_depth } => {
-                self.leaves |= *relative_depth >= depth;
+                self.leaves |= *relative_depth >= depth
             }
             Operator::BrTable { targets } => {
                 self.leaves |= targets.default() >= depth;
@@ -402,6 +407,7 @@ fn expanded(
     own: u32,
     parameters: u32,
     callees: &BTreeMap<u32, Callee<'_>>,
+    chosen: &Calls,
     budget: &mut usize,
 ) -> Result<Option<Vec<u8>>, RewriteError> {
     let function = FunctionBody::new(BinaryReader::new(body, 0));
@@ -418,7 +424,9 @@ fn expanded(
     while !operators.eof() {
         let start = operators.original_position();
         let Operator::Call { function_index } = operators.read()? else { continue };
-        let callee = callees.get(&function_index).filter(|_| function_index != own);
+        let callee = callees
+            .get(&function_index)
+            .filter(|callee| function_index != own && (callee.is_general || chosen.contains(&(own, function_index))));
         let fits = |callee: &&Callee<'_>| {
             let rest = body.len().saturating_sub(start);
             code.len().saturating_add(rest).saturating_add(callee.code.len()) <= MAX_CALLER_BYTES

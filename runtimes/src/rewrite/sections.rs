@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use wasm_encoder::{Encode, ExportKind, ExportSection, Module, RawSection, SectionId};
 use wasmparser::{
-    BinaryReader, Encoding, ExternalKind, FromReader, GlobalType, Import, KnownCustom, MemoryType, NameSectionReader,
-    Operator, Parser, Payload, SectionLimited, TypeRef,
+    BinaryReader, ElementItems, ElementKind, Encoding, ExternalKind, FromReader, GlobalType, Import, KnownCustom,
+    MemoryType, NameSectionReader, Operator, Parser, Payload, SectionLimited, TypeRef,
 };
 
 use super::RewriteError;
@@ -181,6 +181,28 @@ impl<'a> Sections<'a> {
             Payload::ExportSection(exports) => Some(exports.clone()),
             _ => None,
         })
+    }
+
+    /// Returns a function's slot in table 0.
+    pub(super) fn table_slot(&self, function: u32) -> Result<Option<i32>, RewriteError> {
+        for section in &self.0 {
+            let Payload::ElementSection(segments) = &section.payload else { continue };
+            for segment in segments.clone() {
+                let segment = segment?;
+                let (ElementKind::Active { offset_expr, .. }, ElementItems::Functions(items)) =
+                    (segment.kind, segment.items)
+                else {
+                    continue;
+                };
+                let Operator::I32Const { value } = offset_expr.get_operators_reader().read()? else { continue };
+                for (slot, item) in (value..).zip(items) {
+                    if item? == function {
+                        return Ok(Some(slot));
+                    }
+                }
+            }
+        }
+        Ok(None)
     }
 
     pub(super) fn names(&self) -> Option<NameSectionReader<'a>> {

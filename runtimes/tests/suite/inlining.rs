@@ -7,16 +7,22 @@ use crate::rewrite::wasm;
 
 /// Inlines calls between the functions in `ranges`, and validates the result.
 fn inlined_module(text: &str, ranges: &[(u32, u32)]) -> Vec<u8> {
-    let list = ExportList { inlined: ranges.to_vec(), ..ExportList::default() };
-    let bytes = rewrite::with_exports(&wasm(text), &list).unwrap().bytes;
+    module_with(text, &ExportList { inlined: ranges.to_vec(), ..ExportList::default() })
+}
+
+fn module_with(text: &str, list: &ExportList) -> Vec<u8> {
+    let bytes = rewrite::with_exports(&wasm(text), list).unwrap().bytes;
     Validator::new().validate_all(&bytes).unwrap();
     bytes
 }
 
 /// Returns the operators of each function after inlining.
 fn inlined(text: &str, ranges: &[(u32, u32)]) -> Vec<Vec<String>> {
-    let bytes = inlined_module(text, ranges);
-    let bodies = Parser::new(0).parse_all(&bytes).filter_map(|payload| match payload.unwrap() {
+    operators(&inlined_module(text, ranges))
+}
+
+fn operators(bytes: &[u8]) -> Vec<Vec<String>> {
+    let bodies = Parser::new(0).parse_all(bytes).filter_map(|payload| match payload.unwrap() {
         Payload::CodeSectionEntry(body) => Some(body.get_operators_reader().unwrap()),
         _ => None,
     });
@@ -47,14 +53,14 @@ fn short_function_is_inlined_into_each_caller() {
 #[test]
 fn long_function_is_inlined_if_it_has_one_call() {
     let step = "(local.set 0 (i32.add (local.get 0) (i32.const 1)))";
-    // The limits are 60 operators for a function without calls, and 15 for others. The last operator is `end`.
+    // The limits are 60 operators for a function without calls, and 34 for others. The last operator is `end`.
     for (body, is_short) in [
         (step.repeat(14) + "nop nop nop", true),
         (step.repeat(15), false),
-        ("(call $import)".repeat(14), true),
-        ("(call $import)".repeat(15), false),
-        ("(loop)".to_owned() + &"nop ".repeat(12), true),
-        ("(loop)".to_owned() + &"nop ".repeat(13), false),
+        ("(call $import)".repeat(33), true),
+        ("(call $import)".repeat(34), false),
+        ("(loop)".to_owned() + &"nop ".repeat(31), true),
+        ("(loop)".to_owned() + &"nop ".repeat(32), false),
     ] {
         let module = |calls: usize| {
             let calls = "(call $callee (i32.const 1))".repeat(calls);
@@ -68,6 +74,29 @@ fn long_function_is_inlined_if_it_has_one_call() {
         assert!(once[0] == UNUSED && !calls_callee(&once[1]), "{body}");
         let twice = inlined(&module(2), ALL);
         assert_eq!((twice[0] == UNUSED, calls_callee(&twice[1])), (is_short, !is_short), "{body}");
+    }
+}
+
+#[test]
+fn long_function_is_inlined_into_the_chosen_caller() {
+    let text = format!(
+        r#"(module
+            (func $long (param i32) {})
+            (func $chosen (export "chosen") (call $long (i32.const 1)) (call $long (i32.const 2)))
+            (func (export "other") (call $long (i32.const 3)) (call $long (i32.const 4))))"#,
+        "(local.set 0 (i32.add (local.get 0) (i32.const 1)))".repeat(30)
+    );
+    let of = |caller: &str, callee: &str| ExportList {
+        inlined: ALL.to_vec(),
+        inlined_calls: [(caller.to_owned(), vec![callee.to_owned()])].into(),
+        ..ExportList::default()
+    };
+    let functions = operators(&module_with(&text, &of("chosen", "long")));
+    assert_eq!([1, 2].map(|nth: usize| calls(&functions[nth])), [0, 2]);
+    assert_ne!(functions[0], UNUSED);
+    for (caller, callee) in [("absent", "long"), ("chosen", "absent")] {
+        let error = rewrite::with_exports(&wasm(&text), &of(caller, callee)).unwrap_err().to_string();
+        assert!(error.contains("`absent`"), "{error}");
     }
 }
 

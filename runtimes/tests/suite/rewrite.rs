@@ -21,17 +21,9 @@ fn list(functions: &[&str], globals: &[(&str, u32)], tables: &[(&str, u32)]) -> 
     ExportList {
         functions: functions.iter().map(|name| (*name).to_owned()).collect(),
         indices: BTreeMap::new(),
-        framed: Vec::new(),
-        wide_integers: false,
-        two_allocators: false,
-        inlined: Vec::new(),
-        call_sites: false,
-        awaited_modules: false,
-        path_finder: None,
-        mixed_hash: None,
         globals: map(globals),
         tables: map(tables),
-        callbacks: BTreeMap::new(),
+        ..ExportList::default()
     }
 }
 

@@ -1,7 +1,6 @@
 //! Tests that no parser panics on random input. Prints the seed. To repeat a failure, set `GLOVEBOX_TEST_SEED`.
 
 use std::{
-    collections::BTreeMap,
     path::PathBuf,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -98,15 +97,7 @@ fn rewrite_all(module: &[u8]) {
         indices: [("numbered".to_owned(), 0)].into(),
         globals: [("__stack_pointer".to_owned(), 0)].into(),
         tables: [("__table".to_owned(), 0)].into(),
-        framed: Vec::new(),
-        path_finder: None,
-        mixed_hash: None,
-        wide_integers: false,
-        two_allocators: false,
-        inlined: Vec::new(),
-        call_sites: false,
-        awaited_modules: false,
-        callbacks: BTreeMap::new(),
+        ..ExportList::default()
     };
     let framed = ExportList {
         framed: vec!["named".to_owned()],

@@ -20,17 +20,10 @@ pub fn snapshot(data: &[u8]) {
     let exports = ExportList {
         indices: BTreeMap::from([("i".into(), u32::from(tail.byte()))]),
         functions: vec!["f".into(), "memory".into()],
-        framed: Vec::new(),
-        path_finder: None,
-        mixed_hash: None,
-        wide_integers: false,
-        two_allocators: false,
-        inlined: Vec::new(),
-        call_sites: false,
-        awaited_modules: false,
         globals: BTreeMap::from([("g".into(), u32::from(tail.byte()))]),
         tables: BTreeMap::from([("__table".into(), u32::from(tail.byte()))]),
         callbacks: (0..tail.byte() % 3).map(|n| (format!("callback {n}"), Callback::LoadWord)).collect(),
+        ..ExportList::default()
     };
     let memory = vec![tail.byte(); usize::from(tail.byte()) << 12];
     let globals = [(u32::from(tail.byte()), GlobalValue::I32(7))];

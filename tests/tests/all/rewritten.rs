@@ -118,7 +118,8 @@ fn inlined_functions_return_what_they_returned_before() {
 const ALLOCATORS: &str = r#"(module
     (memory (export "memory") 512)
     (data (i32.const 26118348) "\0a\00\00\00") (data (i32.const 26118508) "\00\00\02\00")
-    (table 1 funcref)
+    (table 5 funcref)
+    (elem (i32.const 1) $_PyMem_MiMalloc $_PyMem_MiFree $_PyObject_MiMalloc $_PyObject_MiFree)
     (global $log (mut i32) (i32.const 0)) (global $freed (mut i32) (i32.const 0))
     (global $asked (mut i32) (i32.const 0)) (global $list (mut i32) (i32.const 0))
     (func (export "log") (result i32) (global.get $log))
@@ -142,6 +143,11 @@ const ALLOCATORS: &str = r#"(module
     (func $_PyObject_MiCalloc (param i32 i32 i32) (result i32) (i32.const 0))
     (func $_PyObject_MiRealloc (param i32 i32 i32) (result i32) (i32.const 0))
     (func $_PyObject_MiFree (param i32 i32) (drop (i32.add (local.get 1) (i32.const 28))))
+    (func $PyMem_Malloc (export "mem_malloc") (param i32) (result i32) (global.set $log (i32.const 9)) (i32.const 0))
+    (func $PyMem_Free (param i32) (global.set $log (i32.const 10)))
+    (func (export "mem_free") (param i32) (result i32) (call $PyMem_Free (local.get 0)) (global.get $log))
+    (func $PyObject_Malloc (param i32) (result i32) (i32.const 0))
+    (func $PyObject_Free (param i32))
     (func $_mi_os_alloc (export "take_data") (param i32 i32 i32) (result i32) (unreachable))
     (func $_mi_prim_alloc (param i32 i32 i32 i32 i32 i32 i32) (result i32)
         (i32.store (local.get 6) (local.get 1)) (local.get 2))
@@ -257,6 +263,65 @@ fn freed_block_is_the_next_one_that_mimalloc_allocates() {
     let list = ExportList { two_allocators: true, ..ExportList::default() };
     let error = rewrite::with_exports(&wat::parse_str(text).unwrap(), &list).unwrap_err().to_string();
     assert!(error.contains("_PyMem_MiFree"), "{error}");
+}
+
+#[test]
+fn mimalloc_is_called_directly_while_it_is_the_allocator() {
+    let mut guest = instance(ALLOCATORS, &ExportList { two_allocators: true, ..ExportList::default() });
+    call(&mut guest, "take", &[4 * MIB, 4 * MIB, 0]);
+    let mut logged = |name: &str, argument: i32| {
+        call(&mut guest, name, &[argument]).unwrap();
+        call(&mut guest, "log", &[]).unwrap()
+    };
+    assert_eq!([logged("mem_malloc", 8), logged("mem_free", 4 * MIB)], [9, 10]);
+    for (pointer, slot) in [(26_152_948, 1), (26_152_960, 2)] {
+        call(&mut guest, "set", &[pointer, slot]);
+    }
+    let mut logged = |name: &str, argument: i32| {
+        call(&mut guest, name, &[argument]).unwrap();
+        call(&mut guest, "log", &[]).unwrap()
+    };
+    assert_eq!([0, 512, 513, i32::MAX].map(|size| logged("mem_malloc", size)), [5, 5, 1, 1]);
+    assert_eq!(logged("mem_malloc", i32::MIN), 9, "CPython's function refuses the size");
+    assert_eq!([4 * MIB, MIB, 0].map(|block| logged("mem_free", block)), [8, 4, 4]);
+}
+
+/// `$_Py_Dealloc` and destructors of types. Each logs its number and the stack pointer. The objects at 64, 72, 80 and 88
+/// have types with the frequent destructor and with others, without and with garbage collection.
+const DESTRUCTORS: &str = r#"(module
+    (memory (export "memory") 1) (table 3 funcref) (elem (i32.const 1) $frequent $other)
+    (data (i32.const 68) "\00\01\00\00") (data (i32.const 280) "\01")
+    (data (i32.const 76) "\00\02\00\00") (data (i32.const 536) "\02") (data (i32.const 596) "\ff\bf\ff\ff")
+    (data (i32.const 84) "\00\03\00\00") (data (i32.const 792) "\02") (data (i32.const 852) "\00\40\00\00")
+    (data (i32.const 92) "\00\04\00\00") (data (i32.const 1048) "\01") (data (i32.const 1108) "\00\40\00\00")
+    (global $__stack_pointer (mut i32) (i32.const 1024)) (global $log (mut i32) (i32.const 0))
+    (func $log (param i32) (global.set $log (i32.add (local.get 0) (global.get $__stack_pointer))))
+    (func $frequent (param i32) (call $log (i32.const 10000)))
+    (func $other (param i32) (call $log (i32.const 20000)))
+    (func $_Py_Dealloc (param i32) (call $log (i32.const 30000)))
+    (func (export "dealloc") (param i32) (result i32) (call $_Py_Dealloc (local.get 0)) (global.get $log)))"#;
+
+fn destructors(destructor: &str) -> ExportList {
+    ExportList {
+        framed: vec!["_Py_Dealloc".to_owned()],
+        globals: [("__stack_pointer".to_owned(), 0)].into(),
+        frequent_destructor: Some(destructor.to_owned()),
+        ..ExportList::default()
+    }
+}
+
+#[test]
+fn destructors_of_types_without_garbage_collection_need_no_frame() {
+    let mut guest = instance(DESTRUCTORS, &destructors("frequent"));
+    let logged = [64, 72, 80, 88].map(|object| call(&mut guest, "dealloc", &[object]));
+    assert_eq!(logged, [11_024, 21_024, 30_960, 11_024].map(Some));
+    let error = |text: &str, destructor: &str| {
+        rewrite::with_exports(&wat::parse_str(text).unwrap(), &destructors(destructor)).unwrap_err().to_string()
+    };
+    assert!(error(DESTRUCTORS, "log").contains("`log` is not in the table"));
+    let other = DESTRUCTORS.replace("$_Py_Dealloc (local.get 0)", "$_Py_Dealloc (local.get 0) (local.get 0)");
+    let other = other.replace("$_Py_Dealloc (param i32)", "$_Py_Dealloc (param i32 i32)");
+    assert!(error(&other, "frequent").contains("does not have the signature of `_Py_Dealloc`"));
 }
 
 #[test]

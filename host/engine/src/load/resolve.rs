@@ -29,7 +29,8 @@ use crate::{
 const CODE_VERSION: &[u8] = concat!(
     env!("CARGO_PKG_VERSION"),
     " with an imported memory, the last buffer in it, loops and orders of scipy, calls of QuickJS, errors of floating-point numbers",
-    ", indices that are checked in groups, a counter of its fuel whose checks have hints, blocks that are reused first"
+    ", indices that are checked in groups, a counter of its fuel whose checks have hints, blocks that are reused first",
+    ", direct calls of allocators and destructors"
 )
 .as_bytes();
 

@@ -21,7 +21,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use wasm_encoder::{CodeSection, Function, FunctionSection, InstructionSink, MemArg, SectionId, ValType};
-use wasmparser::{BinaryReader, ElementItems, ElementKind, FunctionBody, Name, Operator, Payload};
+use wasmparser::{BinaryReader, FunctionBody, Name};
 
 use super::{
     RewriteError, Splice, apply, by_function,
@@ -177,7 +177,8 @@ fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError
     }
     let context = code::Context {
         functions: &functions,
-        array_slot: table_slot(&sections, functions.get("array_getbuffer")?)?
+        array_slot: sections
+            .table_slot(functions.get("array_getbuffer")?)?
             .ok_or_else(|| RewriteError::UnexpectedCode("array_getbuffer".to_owned()))?,
     };
 
@@ -242,28 +243,6 @@ fn with_prefix(body: &[u8], prefix: &[u8]) -> Result<Vec<u8>, RewriteError> {
     let start = FunctionBody::new(BinaryReader::new(body, 0)).get_operators_reader()?.original_position();
     let (locals, code) = body.split_at_checked(start).unwrap_or((body, &[]));
     Ok([locals, prefix, code].concat())
-}
-
-/// Returns a function's slot in table 0.
-fn table_slot(sections: &Sections<'_>, function: u32) -> Result<Option<i32>, RewriteError> {
-    for section in &sections.0 {
-        let Payload::ElementSection(segments) = &section.payload else { continue };
-        for segment in segments.clone() {
-            let segment = segment?;
-            let (ElementKind::Active { offset_expr, .. }, ElementItems::Functions(items)) =
-                (segment.kind, segment.items)
-            else {
-                continue;
-            };
-            let Operator::I32Const { value } = offset_expr.get_operators_reader().read()? else { continue };
-            for (slot, item) in (value..).zip(items) {
-                if item? == function {
-                    return Ok(Some(slot));
-                }
-            }
-        }
-    }
-    Ok(None)
 }
 
 /// Cython's check of a buffer's format. Each Cython module has its own copy of the function.
