@@ -54,9 +54,9 @@ pub(super) enum Wrapper {
     /// Reserves a frame on the C stack for the duration of the call. `stack_pointer` is the index of the global. If an
     /// exception leaves the function, the code that catches it resets the stack pointer, as for any function.
     ///
-    /// With a destructor, the function is CPython's `_Py_Dealloc`, which calls the destructor of an object's type. It
-    /// does nothing else, and needs no frame, for types without garbage collection. Their destructors are called
-    /// instead of the function, and the given one directly.
+    /// With a destructor, the function is CPython's `_Py_Dealloc`, which calls the destructor of an object's type. For
+    /// types without garbage collection, it does nothing else, except that it calls a tracer that only C code can set.
+    /// Their destructors are called instead of the function, without a frame, and the given one directly.
     Frame { stack_pointer: u32, destructor: Option<Destructor> },
     /// Preserves an empty path. wasi-libc's `__wasilibc_find_relpath_alloc` finds the preopen and the relative path
     /// for every function with a path parameter. The function replaces an empty path with `.`, so `rmtree("")` would
